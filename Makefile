@@ -1,0 +1,44 @@
+# Groundspeed: `make run` and `make test` do all set-up. Needs Linux, Python 3.11+, git and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_ARGS ?=
+DATA ?= .groundspeed
+REPO ?=
+RANGE ?=
+ONCE ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+
+help: ## What can be asked of this file
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+
+# A torch that the machine's Python can import is used and not downloaded again.
+$(BIN)/python:
+	@echo "Creating $(VENV) ..."
+	@if $(PYTHON) -c 'import torch' 2>/dev/null; then $(PYTHON) -m venv --system-site-packages $(VENV); else $(PYTHON) -m venv $(VENV); fi
+
+$(VENV)/.torch: $(BIN)/python constraints.txt
+	@$(BIN)/python -c 'import torch, sys; v = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2])); sys.exit(v < (2, 6))' 2>/dev/null \
+	  || (echo "Installing torch (the largest part; PIP_ARGS=... gives another index) ..." && $(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt torch numpy)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.torch pyproject.toml
+	@echo "Installing Groundspeed ..."
+	@mkdir -p web/dist
+	@$(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt -e '.[service,worker,web-build]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	@echo "Installing what the tests need ..."
+	@$(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt -e '.[service,worker,web-build,test]'
+	@touch $@
+
+run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and show it; ONCE=1 ends with the table
+	@$(BIN)/groundspeed demo --data $(DATA) $(if $(REPO),--repo $(REPO)) $(if $(RANGE),--range $(RANGE)) $(if $(ONCE),--once)
+
+test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
+	@$(BIN)/python -m pytest -q -m "not long"
+
+.PHONY: help run test

@@ -1,0 +1,217 @@
+"""Plugin API v1: everything a benchmark plugin may rely on, with the standard library alone.
+
+A plugin is an object found through the entry-point group ``groundspeed.benchmarks``. It satisfies
+:class:`SteppedPlugin` or :class:`SelfTimedPlugin` structurally: importing this module is needed for types only.
+
+*Stepped*: the plugin builds a :class:`Workload` whose ``step`` does one unit of work; the core owns the loop,
+the warm-up, the clocks, the conditions and the stopping rule.
+*Self-timed*: the plugin measures by itself (an external tool, asv) and yields :class:`Measured` values.
+
+The version of a plugin is declared and is raised when its numbers stop being comparable with older ones; a raised
+version starts a new series. It is never derived from the code under test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+API_VERSION = 1
+ENTRY_POINT_GROUP = "groundspeed.benchmarks"
+
+ParamValue = int | float | str | bool
+
+
+class Direction(IntEnum):
+    """Which way is better."""
+
+    LOWER = -1
+    NEUTRAL = 0
+    HIGHER = 1
+
+
+class Kind(StrEnum):
+    """What a metric counts; decides its noise model."""
+
+    TIME = "time"
+    RATE = "rate"
+    BYTES = "bytes"
+    RATIO = "ratio"
+    COUNTER = "counter"
+
+
+class Outcome(StrEnum):
+    """How one fresh process of one benchmark ended. All of them are results and have a place in history."""
+
+    OK = "ok"
+    WRONG = "wrong"  # a numerical check failed
+    FAILED = "failed"  # the code under test raised
+    OOM = "oom"
+    TIMEOUT = "timeout"  # wall-clock or no-progress limit
+    CRASHED = "crashed"  # the process died by a signal or without a report
+    UNSUPPORTED = "unsupported"  # cannot run here, or the target is missing in this revision
+    SKIPPED = "skipped"
+
+
+class SampleState(StrEnum):
+    """Whether a sample counts. None is ever dropped."""
+
+    VALID = "valid"
+    DEGRADED = "degraded"  # e.g. throttled: used when nothing better is there, and said
+    REJECTED = "rejected"  # e.g. contaminated by another process
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity that a plugin reports.
+
+    ``unit`` is an SI or field-standard unit ("s", "B", "samples/s", "B/s", "FLOP/s", "1", "J/sample").
+    ``gate`` false: charted, never gated by default. ``clock`` names which of the three clocks a time or rate rests on.
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: Kind
+    description: str = ""
+    formula: str = ""
+    gate: bool = True
+    clock: Literal["wall", "device", "cycles", "cpu", "none"] = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of a plugin; checked by the service before a job is queued."""
+
+    name: str
+    type: Literal["int", "float", "str", "bool"]
+    default: ParamValue | None = None
+    choices: tuple[ParamValue, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    description: str = ""
+    series: bool = True
+    """False: the value does not make another series (a seed, a time limit)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What must be there to run. ``devices`` 0: runs on CPU too, uses one accelerator when there is one."""
+
+    devices: int = 0
+    memory_bytes: int = 0
+    packages: tuple[str, ...] = ()
+    target: bool = True
+    """Whether ``target = "package.module:factory"`` is required."""
+
+
+class Skip(Exception):  # noqa: N818 - reads as what it does: raise Skip("why")
+    """Raised by a plugin or a target: this combination is not run, and why. Outcome *skipped*."""
+
+
+class Unsupported(Exception):  # noqa: N818
+    """Raised by a plugin or a target: cannot run on this machine or revision, and why. Outcome *unsupported*."""
+
+
+class WrongResult(Exception):  # noqa: N818
+    """Raised by a plugin or a target: the numerical check failed, with the figures. Outcome *wrong*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a plugin is told about the process it runs in."""
+
+    device: str
+    """"cpu", "cuda:0", "xpu:0", "mps"."""
+    params: Mapping[str, ParamValue]
+    target: Callable[..., Any] | None
+    """The resolved factory of the project under test; None when the suite names none."""
+    workdir: Path
+    """An empty folder of this process's own; deleted afterwards."""
+    progress: Callable[[str], None]
+    """Report life and what is being done; silence longer than the no-progress limit ends the process."""
+    rank: int = 0
+    world_size: int = 1
+
+
+@dataclass(slots=True)
+class Workload:
+    """What a stepped plugin hands to the core.
+
+    ``step`` does one unit of work and returns nothing or something that is ignored. ``units_per_step`` maps a rate
+    metric to how many units (samples, tokens, bytes, FLOP) one step does. ``check`` raises :class:`WrongResult`.
+    """
+
+    step: Callable[[], object]
+    units_per_step: Mapping[str, float] = field(default_factory=dict)
+    check: Callable[[], None] | None = None
+    close: Callable[[], None] | None = None
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
+    """Things worth keeping with the result: parameter count, FLOP model, batch size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Samples of one metric at one point of the plugin's own sub-parameters (message size, phase).
+
+    ``values`` are in the metric's unit, one a sample. ``params`` extend the suite's parameters in the series' key.
+    """
+
+    metric: str
+    values: Sequence[float]
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
+    states: Sequence[SampleState] = ()
+    """Empty: all valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What the core saw while it drove a :class:`Workload`; times in seconds, one entry a sample."""
+
+    step_wall_s: Sequence[float]
+    step_cpu_s: Sequence[float] = ()
+    step_device_busy_s: Sequence[float] = ()
+    step_device_cycles: Sequence[float] = ()
+    states: Sequence[SampleState] = ()
+    steps_per_sample: int = 1
+    steady: bool = True
+    warmup_steps: int = 0
+    memory_peak_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By declared kind: "allocated", "reserved", "device_used", "host_rss"."""
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+class _Plugin(Protocol):
+    name: str
+    version: str
+    description: str
+    params: tuple[Param, ...]
+    needs: Needs
+
+    def metrics(self) -> tuple[Metric, ...]: ...
+
+
+@runtime_checkable
+class SteppedPlugin(_Plugin, Protocol):
+    """The core owns the loop."""
+
+    timing: ClassVar[Literal["stepped"]]
+
+    def prepare(self, context: Context) -> Workload: ...
+
+    def derive(self, workload: Workload, measurement: Measurement) -> Iterable[Measured]: ...
+
+
+@runtime_checkable
+class SelfTimedPlugin(_Plugin, Protocol):
+    """The plugin measures by itself."""
+
+    timing: ClassVar[Literal["self-timed"]]
+
+    def run(self, context: Context) -> Iterable[Measured]: ...
+
+
+Plugin = SteppedPlugin | SelfTimedPlugin

@@ -1,0 +1,25 @@
+"""Fixtures that every part of the tests may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real files that are not part of the repository; the test is skipped by name when it is absent."""
+    path = Path(os.environ.get("GROUNDSPEED_TEST_DATA", ROOT.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"no real data at {path}: set GROUNDSPEED_TEST_DATA to the folder that holds it")
+    return path

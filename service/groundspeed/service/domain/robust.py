@@ -1,0 +1,29 @@
+"""Robust location and spread, and small-sample helpers."""
+
+import math
+
+import numpy as np
+
+from groundspeed.service.domain.series import Floats
+
+MAD_TO_SD = 1.4826
+"""Standard deviation over median absolute deviation of a normal distribution."""
+
+
+def mad_sd(values: Floats) -> float:
+    """Spread as a standard deviation from the median absolute deviation; 0.0 for fewer than two values."""
+    if values.size < 2:
+        return 0.0
+    return MAD_TO_SD * float(np.median(np.abs(values - np.median(values))))
+
+
+def difference_sd(values: Floats) -> float:
+    """Point-to-point spread that steps do not inflate: median |y[i+1] - y[i]| scaled to a standard deviation."""
+    if values.size < 2:
+        return 0.0
+    return MAD_TO_SD * float(np.median(np.abs(np.diff(values)))) / math.sqrt(2.0)
+
+
+def is_log_scale(values: Floats) -> bool:
+    """Ratios make sense: every value is positive (and there is one)."""
+    return values.size > 0 and bool(np.min(values) > 0.0)

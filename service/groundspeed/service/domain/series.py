@@ -1,0 +1,126 @@
+"""A series as the domain sees it: ordered points with what was measured at each, and what the metric means."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["time", "rate", "bytes", "ratio", "counter"]
+Direction = Literal[-1, 0, 1]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+KINDS: tuple[Kind, ...] = ("time", "rate", "bytes", "ratio", "counter")
+
+MIN_EFFECT: dict[Kind, float] = {"time": 0.01, "rate": 0.01, "bytes": 0.005, "ratio": 0.01, "counter": 0.002}
+"""Smallest relative change worth an alert, by kind, where neither configuration nor the series says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One position of history (a commit, or an event on the environment's axis).
+
+    ``values`` holds one number per fresh process, the median of its valid samples; empty: nothing usable was
+    measured, and ``outcome`` says why (``missing``, ``failed``, ``oom``, …). ``within`` is the relative spread of the
+    samples inside each process, ``nodes`` and ``days`` where and when each process ran; they feed the noise ledger
+    and may be empty.
+    """
+
+    x: int
+    values: tuple[float, ...] = ()
+    environment: str | None = None
+    outcome: str = "ok"
+    within: tuple[float, ...] = ()
+    nodes: tuple[str, ...] = ()
+    days: tuple[int, ...] = ()
+
+    def finite(self) -> tuple[float, ...]:
+        """The values that are numbers."""
+        return tuple(v for v in self.values if math.isfinite(v))
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesData:
+    """One line of history: ``points`` in order of ``x``, the metric's unit, direction and kind.
+
+    ``direction`` is -1 where lower is better, +1 where higher is, 0 where neither. ``min_effect`` is the smallest
+    relative change worth an alert, ``noise_sd`` a relative between-process standard deviation known from elsewhere
+    (an A/A run); both None: learnt here. ``busy_share`` is device-busy time over wall time where it was measured.
+    """
+
+    unit: str
+    direction: Direction
+    kind: Kind
+    points: tuple[Point, ...]
+    name: str = ""
+    min_effect: float | None = None
+    noise_sd: float | None = None
+    busy_share: float | None = None
+
+    def threshold(self, default: float | None = None) -> float:
+        """Smallest relative change worth an alert: the series' own, else ``default``, else its kind's."""
+        if self.min_effect is not None:
+            return self.min_effect
+        return MIN_EFFECT[self.kind] if default is None else default
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Points that have a number, as arrays of one length n; ``gaps`` are the x where nothing was measured.
+
+    ``y`` is the median over a point's processes, ``count`` how many processes, ``environment`` small integers
+    (equal where the environment is), -1 for unknown.
+    """
+
+    x: Ints
+    y: Floats
+    count: Ints
+    environment: Ints
+    gaps: tuple[int, ...] = ()
+    names: tuple[str, ...] = field(default=())
+
+
+def median_of(values: tuple[float, ...]) -> float:
+    """Median of a non-empty tuple; plain Python, because most points have one to five values."""
+    ordered = sorted(values)
+    half, odd = divmod(len(ordered), 2)
+    return ordered[half] if odd else 0.5 * (ordered[half - 1] + ordered[half])
+
+
+def columns(points: tuple[Point, ...]) -> Columns:
+    """Turn points into arrays, dropping those without a finite value.
+
+    Raises ``ValueError`` when ``x`` is not strictly increasing.
+    """
+    xs: list[int] = []
+    ys: list[float] = []
+    counts: list[int] = []
+    envs: list[int] = []
+    gaps: list[int] = []
+    names: dict[str, int] = {}
+    last: int | None = None
+    for point in points:
+        if last is not None and point.x <= last:
+            raise ValueError(f"points must be in order of x without repeats: {point.x} follows {last}")
+        last = point.x
+        values = point.values
+        if len(values) != 1 or not math.isfinite(values[0]):
+            values = point.finite()
+        if not values:
+            gaps.append(point.x)
+            continue
+        xs.append(point.x)
+        ys.append(values[0] if len(values) == 1 else median_of(values))
+        counts.append(len(values))
+        name = point.environment
+        envs.append(-1 if name is None else names.setdefault(name, len(names)))
+    return Columns(
+        np.array(xs, np.int64),
+        np.array(ys, np.float64),
+        np.array(counts, np.int64),
+        np.array(envs, np.int64),
+        tuple(gaps),
+        tuple(names),
+    )

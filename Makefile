@@ -42,3 +42,14 @@ test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
 	@$(BIN)/python -m pytest -q -m "not long"
 
 .PHONY: help run test
+
+lint: $(VENV)/.test ## Style, strict types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+web: $(VENV)/.run ## Bundle the page scripts with the Node that comes as a wheel
+	@if [ -f web/package.json ]; then $(BIN)/python web/build.py; fi
+
+.PHONY: lint web

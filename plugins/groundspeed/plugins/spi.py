@@ -108,15 +108,15 @@ class Needs:
     """Whether ``target = "package.module:factory"`` is required."""
 
 
-class Skip(Exception):  # noqa: N818 - reads as what it does: raise Skip("why")
+class Skip(Exception):
     """Raised by a plugin or a target: this combination is not run, and why. Outcome *skipped*."""
 
 
-class Unsupported(Exception):  # noqa: N818
+class Unsupported(Exception):
     """Raised by a plugin or a target: cannot run on this machine or revision, and why. Outcome *unsupported*."""
 
 
-class WrongResult(Exception):  # noqa: N818
+class WrongResult(Exception):
     """Raised by a plugin or a target: the numerical check failed, with the figures. Outcome *wrong*."""
 
 

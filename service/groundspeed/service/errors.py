@@ -46,9 +46,7 @@ class ConfigError(Invalid):
 
     code = "config"
 
-    def __init__(
-        self, title: str, advice: str = "", *, line: int | None = None, column: int | None = None
-    ) -> None:
+    def __init__(self, title: str, advice: str = "", *, line: int | None = None, column: int | None = None) -> None:
         super().__init__(title, advice)
         self.line = line
         self.column = column

@@ -24,9 +24,7 @@ def _json(default: Any = None) -> Any:
 
 
 def _time(*, index: bool = False) -> Any:
-    return Field(
-        default_factory=utc_now, sa_column=Column(DateTime(timezone=True), nullable=False, index=index)
-    )
+    return Field(default_factory=utc_now, sa_column=Column(DateTime(timezone=True), nullable=False, index=index))
 
 
 def _time_or_none(*, index: bool = False) -> Any:
@@ -252,9 +250,7 @@ class Attempt(SQLModel, table=True):
     node_id: int = Field(foreign_key="node.id", index=True)
     number: int
     delivery: str = Field(default="", max_length=100, index=True)
-    state: str = Field(
-        default="running", index=True
-    )  # running, succeeded, failed, released, expired, cancelled
+    state: str = Field(default="running", index=True)  # running, succeeded, failed, released, expired, cancelled
     phase: str = ""
     message: str = ""
     done: int = 0

@@ -100,7 +100,7 @@ class DeviceSpec(Wire):
 
 
 class Facet(Wire):
-    """One fact of an environment. ``value`` None: could not be read, and ``reason`` says why (unknown equals nothing)."""
+    """One fact of an environment. ``value`` None: could not be read, ``reason`` says why (unknown equals nothing)."""
 
     layer: Literal["node", "stack", "build"]
     name: Name

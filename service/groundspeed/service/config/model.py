@@ -40,12 +40,14 @@ Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ProjectSection(Section):
     name: Identifier
-    branch: str = "main"
+    """Shown everywhere, and part of every address."""
+    branch: Annotated[str, Field(min_length=1)] = "main"
+    """The branch whose commits are watched and measured."""
     reference: str | None = None
     """Commit or tag that is measured again when an environment changes."""
     budget_minutes: Annotated[float, Field(gt=0)] = 60.0
@@ -56,55 +58,85 @@ class ProjectSection(Section):
 
 class BuildSection(Section):
     install: tuple[str, ...] = ()
+    """Commands run in the checkout, with the build's own Python first on PATH; none: the code is used as it lies."""
     paths: tuple[str, ...] = (".",)
+    """Folders of the checkout that are put first on sys.path."""
     source: Literal["tip", "revision"] = "tip"
+    """"tip" lays the newest commit's benchmark folder over older code; "revision" uses each commit's own."""
     benchmarks: str = ""
+    """The benchmark folder that source = "tip" lays over older code; empty: nothing is laid over."""
     submodules: bool = False
+    """Check submodules out too."""
     lfs: bool = False
+    """Fetch the contents of Git LFS files."""
     env: dict[str, str] = {}
+    """Variables set for the install commands and the benchmarks."""
     timeout_minutes: Annotated[float, Field(gt=0)] = 30.0
+    """A build that takes longer is ended and is a result with its log."""
     allow_torch: bool = False
+    """Let the build install its own torch, CUDA or NCCL instead of using the node's."""
 
 
 class MeasureSection(Section):
     """Overrides of the measurement core's limits; omitted ones keep their defaults (docs/configuration.md)."""
 
-    wall_s: float | None = None
-    no_progress_s: float | None = None
-    warmup_max_s: float | None = None
-    min_samples: int | None = None
-    max_samples: int | None = None
-    min_time_s: float | None = None
-    max_time_s: float | None = None
-    relative_half_width: float | None = None
+    wall_s: Annotated[float, Field(gt=0)] | None = None
+    """A process that runs longer is ended: outcome "timeout"."""
+    no_progress_s: Annotated[float, Field(gt=0)] | None = None
+    """A process that is silent for longer is ended: outcome "timeout"."""
+    warmup_max_s: Annotated[float, Field(ge=0)] | None = None
+    """Longest time spent on reaching a steady state; not reaching it is recorded."""
+    min_samples: Annotated[int, Field(ge=1)] | None = None
+    """At least so many samples a process."""
+    max_samples: Annotated[int, Field(ge=1)] | None = None
+    """At most so many samples a process."""
+    min_time_s: Annotated[float, Field(ge=0)] | None = None
+    """Measure at least so long."""
+    max_time_s: Annotated[float, Field(gt=0)] | None = None
+    """Measure at most so long."""
+    relative_half_width: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Stop when the interval of the median is this narrow (0.01 = ±1 %)."""
     profile: bool | None = None
+    """Run the separate device-trace pass where the device has one."""
 
 
 class SuiteSection(Section):
     name: Identifier
+    """Unique within the file."""
     plugin: Annotated[str, Field(min_length=1, max_length=200)]
+    """What measures it: a name from `groundspeed plugins`."""
     target: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
+    """The factory of your own code to be measured, "package.module:factory"."""
     params: dict[str, Scalar | tuple[Scalar, ...]] = {}
+    """The plugin's parameters; a list is an axis, and every combination is run."""
     replicates: Annotated[int, Field(ge=1, le=50)] = 1
+    """Fresh processes a commit at first."""
     confirm_replicates: Annotated[int, Field(ge=1, le=50)] = 4
     """Fresh processes on either side of a suspected change."""
     thresholds: dict[str, Fraction] = {}
+    """Over the file's thresholds, for this suite."""
     measure: MeasureSection = MeasureSection()
+    """Over the file's [measure], for this suite."""
     requires: dict[str, Scalar] = {}
     """Node labels and hardware a node must have: gpu_model, gpu_count, memory_bytes, or any label."""
 
 
 class ScheduleSection(Section):
     name: Identifier
+    """Unique within the file."""
     cron: str
+    """Minute, hour, day, month, weekday, in UTC."""
     suites: tuple[str, ...] = ()
     """Empty: all suites."""
     revision: Literal["tip", "reference"] = "tip"
+    """What is measured: the newest commit, or project.reference."""
 
 
 class PullRequestSection(Section):
     paths_ignore: tuple[str, ...] = ("docs/**", "*.md")
+    """A pull request that changes nothing else is not measured."""
     drafts: bool = False
+    """Measure drafts too."""
     label: str | None = None
     """When set, only pull requests with this label are measured."""
 
@@ -113,6 +145,7 @@ class ProjectConfig(Section):
     project: ProjectSection
     build: BuildSection = BuildSection()
     thresholds: dict[str, Fraction] = {}
+    """Smallest relative change worth an alert, by kind of metric (time, rate, bytes, ratio, counter) or by metric."""
     measure: MeasureSection = MeasureSection()
     suite: Annotated[tuple[SuiteSection, ...], Field(min_length=1)]
     schedule: tuple[ScheduleSection, ...] = ()

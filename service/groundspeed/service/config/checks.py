@@ -1,0 +1,86 @@
+"""What types alone cannot say: unique names, references that lead somewhere, paths that stay inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+
+from croniter import croniter
+
+from groundspeed.service.config.model import ProjectConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """``path`` leads to the key that is wrong; ``message`` says what is, and what would be right."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+def mistakes(config: ProjectConfig) -> list[Mistake]:
+    """All of them, in the order of the file's sections."""
+    return [*_paths(config), *_suites(config), *_schedules(config)]
+
+
+def near(word: str, known: list[str]) -> str:
+    """``" Did you mean 'x'?"`` for the nearest known word, else the list of what is known."""
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known are: {', '.join(sorted(known))}."
+
+
+def _paths(config: ProjectConfig) -> Iterator[Mistake]:
+    for index, path in enumerate(config.build.paths):
+        if not _stays_inside(path):
+            yield _outside(("build", "paths", index), path)
+    if config.build.benchmarks and not _stays_inside(config.build.benchmarks):
+        yield _outside(("build", "benchmarks"), config.build.benchmarks)
+
+
+def _outside(where: tuple[str | int, ...], path: str) -> Mistake:
+    return Mistake(where, f"{path!r} must be a folder inside the repository, given relative")
+
+
+def _stays_inside(path: str) -> bool:
+    pure = PurePosixPath(path)
+    return bool(path) and not pure.is_absolute() and ".." not in pure.parts
+
+
+def _suites(config: ProjectConfig) -> Iterator[Mistake]:
+    seen: set[str] = set()
+    for index, suite in enumerate(config.suite):
+        if suite.name in seen:
+            yield Mistake(("suite", index, "name"), f"a second suite named {suite.name!r}: names must be unique")
+        seen.add(suite.name)
+        for name, value in suite.params.items():
+            if isinstance(value, tuple) and not value:
+                yield Mistake(("suite", index, "params", name), "an empty list runs nothing: give at least one value")
+            elif isinstance(value, tuple) and len(set(map(repr, value))) < len(value):
+                yield Mistake(("suite", index, "params", name), "the list holds a value twice")
+
+
+def _schedules(config: ProjectConfig) -> Iterator[Mistake]:
+    suites = [suite.name for suite in config.suite]
+    seen: set[str] = set()
+    for index, schedule in enumerate(config.schedule):
+        if schedule.name in seen:
+            yield Mistake(
+                ("schedule", index, "name"), f"a second schedule named {schedule.name!r}: names must be unique"
+            )
+        seen.add(schedule.name)
+        if not croniter.is_valid(schedule.cron):
+            yield Mistake(
+                ("schedule", index, "cron"),
+                f"{schedule.cron!r} is no cron expression (minute hour day month weekday, such as '0 3 * * *')",
+            )
+        for place, name in enumerate(schedule.suites):
+            if name not in suites:
+                yield Mistake(("schedule", index, "suites", place), f"no suite is named {name!r}. {near(name, suites)}")
+        if schedule.revision == "reference" and config.project.reference is None:
+            yield Mistake(
+                ("schedule", index, "revision"), "'reference' needs project.reference, the commit or tag to measure"
+            )

@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from psycopg.types.string import StrDumper
 from sqlalchemy import Engine, create_engine, event
 from sqlmodel import Session
+
+from groundspeed.service.db.types import clean_text, dump_json
+
+BUSY_TIMEOUT_S = 30.0
+"""How long a SQLite writer waits for another one."""
 
 
 class Database:
@@ -31,35 +37,43 @@ class Database:
         with Session(self.engine, expire_on_commit=False) as session:
             if self.is_sqlite:
                 session.connection(execution_options={"groundspeed_begin": "IMMEDIATE"})
-            with session.begin() if not session.in_transaction() else _already(session):
-                yield session
+            yield session
+            session.commit()
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         with Session(self.engine, expire_on_commit=False) as session:
+            if not self.is_sqlite:
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-@contextmanager
-def _already(session: Session) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        session.rollback()
-        raise
-    session.commit()
-
-
 def _make_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"timeout": 30.0, "check_same_thread": False})
+        if url.startswith("postgresql://"):  # the driver that the package depends on
+            url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        engine = create_engine(url, pool_pre_ping=True, json_serializer=dump_json)
+        event.listen(engine, "connect", _on_postgres_connect)
+        return engine
+    arguments = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
+    engine = create_engine(url, connect_args=arguments, json_serializer=dump_json)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
+
+
+class _TextDumper(StrDumper):
+    """A column of text cannot hold NUL; output of strange programs can."""
+
+    def dump(self, obj: str) -> bytes:
+        return super().dump(obj if obj.isascii() and "\x00" not in obj else clean_text(obj))  # type: ignore[return-value]
+
+
+def _on_postgres_connect(connection: Any, _record: Any) -> None:
+    connection.adapters.register_dumper(str, _TextDumper)
 
 
 def _on_connect(connection: Any, _record: Any) -> None:
@@ -69,7 +83,7 @@ def _on_connect(connection: Any, _record: Any) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute("PRAGMA busy_timeout=30000")
+    cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
     cursor.close()
 
 

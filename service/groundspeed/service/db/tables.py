@@ -1,7 +1,8 @@
 """The tables, one class an entity. Keys and their reasons: docs/architecture.md.
 
-Conventions: times are timezone-aware UTC; JSON columns hold plain dictionaries and lists; enumerations are text with
-the values named in a comment (so that SQLite and PostgreSQL hold the same); large blobs are zlib-compressed.
+Conventions: times are timezone-aware UTC, in and out; JSON columns hold plain dictionaries and lists; enumerations are
+text with the values named in a comment (so that SQLite and PostgreSQL hold the same); large blobs are zlib-compressed.
+A change here needs a migration in ``migrations/versions``; a test compares the two on both engines.
 """
 
 from __future__ import annotations
@@ -9,8 +10,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, DateTime, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import Column, ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
+
+from groundspeed.service.db.types import BigId, JsonDocument, UtcDateTime
+
+SQLModel.metadata.naming_convention = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name, so that a migration can name it on either engine."""
 
 
 def utc_now() -> datetime:
@@ -20,15 +31,25 @@ def utc_now() -> datetime:
 
 def _json(default: Any = None) -> Any:
     factory = dict if default is None else default
-    return Field(default_factory=factory, sa_column=Column(JSON, nullable=False))
+    return Field(default_factory=factory, sa_column=Column(JsonDocument, nullable=False))
 
 
 def _time(*, index: bool = False) -> Any:
-    return Field(default_factory=utc_now, sa_column=Column(DateTime(timezone=True), nullable=False, index=index))
+    return Field(default_factory=utc_now, sa_column=Column(UtcDateTime, nullable=False, index=index))
 
 
 def _time_or_none(*, index: bool = False) -> Any:
-    return Field(default=None, sa_column=Column(DateTime(timezone=True), nullable=True, index=index))
+    return Field(default=None, sa_column=Column(UtcDateTime, nullable=True, index=index))
+
+
+def _big_id() -> Any:
+    """The key of a table that may outgrow 32 bits."""
+    return Field(default=None, sa_column=Column(BigId, primary_key=True))
+
+
+def _big_reference(target: str, *, nullable: bool = False, index: bool = False) -> Any:
+    column = Column(BigId, ForeignKey(target), nullable=nullable, index=index)
+    return Field(default=None, sa_column=column) if nullable else Field(sa_column=column)
 
 
 class Project(SQLModel, table=True):
@@ -151,7 +172,7 @@ class Benchmark(SQLModel, table=True):
 
 
 class Series(SQLModel, table=True):
-    """One line of history: benchmark × parameters × metric × hardware class. Environments segment it."""
+    """One line of history: benchmark, parameters, metric and hardware class. Environments segment it."""
 
     id: int | None = Field(default=None, primary_key=True)
     fingerprint: str = Field(unique=True, max_length=64)
@@ -270,7 +291,7 @@ class Run(SQLModel, table=True):
         UniqueConstraint("job_id", "side", "benchmark_key", "replicate"),
         Index("ix_run_revision", "revision_id", "benchmark_id"),
     )
-    id: int | None = Field(default=None, primary_key=True)
+    id: int | None = _big_id()
     job_id: int = Field(foreign_key="job.id")
     attempt_id: str = Field(foreign_key="attempt.id", index=True)
     side: int
@@ -303,8 +324,8 @@ class Result(SQLModel, table=True):
         UniqueConstraint("run_id", "series_id"),
         Index("ix_result_series", "series_id", "revision_id"),
     )
-    id: int | None = Field(default=None, primary_key=True)
-    run_id: int = Field(foreign_key="run.id", index=True)
+    id: int | None = _big_id()
+    run_id: int = _big_reference("run.id")
     series_id: int = Field(foreign_key="series.id")
     revision_id: int = Field(foreign_key="revision.id")
     environment_id: int = Field(foreign_key="environment.id")
@@ -323,9 +344,9 @@ class Artefact(SQLModel, table=True):
     """A file that belongs to an attempt: kernel table, trace, stacks."""
 
     __table_args__ = (UniqueConstraint("attempt_id", "sha256", "name"),)
-    id: int | None = Field(default=None, primary_key=True)
+    id: int | None = _big_id()
     attempt_id: str = Field(foreign_key="attempt.id", index=True)
-    run_id: int | None = Field(default=None, foreign_key="run.id", index=True)
+    run_id: int | None = _big_reference("run.id", nullable=True, index=True)
     kind: str
     name: str
     sha256: str = Field(max_length=64, index=True)
@@ -337,7 +358,7 @@ class Artefact(SQLModel, table=True):
 
 class LogEntry(SQLModel, table=True):
     __table_args__ = (UniqueConstraint("attempt_id", "seq"),)
-    id: int | None = Field(default=None, primary_key=True)
+    id: int | None = _big_id()
     attempt_id: str = Field(foreign_key="attempt.id")
     seq: int
     at: datetime = _time()
@@ -433,7 +454,7 @@ class ChangePoint(SQLModel, table=True):
 class Outbox(SQLModel, table=True):
     """A message that follows a state change, in the transaction of that change."""
 
-    id: int | None = Field(default=None, primary_key=True)
+    id: int | None = _big_id()
     topic: str  # task name, or "sse"
     payload: dict[str, Any] = _json()
     created_at: datetime = _time()
@@ -465,7 +486,7 @@ class Token(SQLModel, table=True):
 class AuditEntry(SQLModel, table=True):
     """Who did what."""
 
-    id: int | None = Field(default=None, primary_key=True)
+    id: int | None = _big_id()
     actor: str
     action: str
     subject_type: str

@@ -1,0 +1,129 @@
+"""Brings a database to the tables that this code expects, and says in words when it cannot.
+
+The schema's version is the Alembic revision in ``alembic_version``. An upgrade is one transaction under a lock: two
+processes that start together upgrade once, and one that dies half-way leaves the database as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import SQLModel
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import Conflict, Unavailable
+
+FOLDER = Path(__file__).parent / "migrations"
+Standing = Literal["empty", "older", "current"]
+
+_LOCK = 0x6773_6D69_6772
+"""Key of PostgreSQL's advisory lock: any number that nobody else uses."""
+
+
+def upgrade(db: Database, to: str = "head") -> None:
+    """Create or upgrade the tables; nothing happens when they are current.
+
+    Raises ``Conflict`` when the database was written by a newer Groundspeed, ``Unavailable`` when it is not there.
+    """
+    with _locked(db) as connection:
+        _standing(connection)
+        command.upgrade(_config(connection), to)
+
+
+def check(db: Database) -> Standing:
+    """Where the database stands against this code. Raises as ``upgrade`` does; changes nothing."""
+    try:
+        with db.engine.connect() as connection:
+            return _standing(connection)
+    except DBAPIError as error:
+        raise _unreachable(db, error) from error
+
+
+def require_current(db: Database) -> None:
+    """For processes that must not upgrade by themselves: raises ``Conflict`` unless the tables are current."""
+    if check(db) != "current":
+        raise Conflict(
+            f"The database {_shown(db)} is older than this Groundspeed.",
+            "Run `groundspeed db upgrade` once (`groundspeed up` does it by itself), then start this process again.",
+        )
+
+
+def version(db: Database) -> str | None:
+    """The schema's version; None for a database without our tables."""
+    with db.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def differences(db: Database) -> list[object]:
+    """What the models say and the database does not; empty when they agree."""
+    with db.engine.connect() as connection:
+        options = {"compare_type": True, "include_object": _is_ours}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), SQLModel.metadata))
+
+
+def _is_ours(_item: object, name: str | None, kind: str, reflected: bool, _compare_to: object) -> bool:
+    return not (kind == "table" and reflected and name is not None and name not in SQLModel.metadata.tables)
+
+
+def _standing(connection: Connection) -> Standing:
+    found = MigrationContext.configure(connection).get_current_revision()
+    script = ScriptDirectory.from_config(_config(connection))
+    known = {revision.revision for revision in script.walk_revisions()}
+    if found is None:
+        if "project" in inspect(connection).get_table_names():
+            raise Conflict(
+                f"The database {_shown_url(connection)} has tables but no version, so nobody can say how old they are.",
+                "Name another database, or restore a backup that `groundspeed db backup` made.",
+            )
+        return "empty"
+    if found not in known:
+        raise Conflict(
+            f"The database {_shown_url(connection)} (version {found}) was written by a newer Groundspeed; "
+            f"this one knows versions up to {script.get_current_head()}.",
+            "Install the newer Groundspeed again, or restore the backup that was made before the upgrade.",
+        )
+    return "current" if found == script.get_current_head() else "older"
+
+
+@contextmanager
+def _locked(db: Database) -> Iterator[Connection]:
+    options = {"groundspeed_begin": "IMMEDIATE"} if db.is_sqlite else {}
+    try:
+        with db.engine.connect().execution_options(**options) as connection, connection.begin():
+            if not db.is_sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            yield connection
+    except DBAPIError as error:
+        raise _unreachable(db, error) from error
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _unreachable(db: Database, error: DBAPIError) -> Unavailable:
+    return Unavailable(
+        f"The database {_shown(db)} cannot be used: {str(error.orig).strip()}.",
+        "Check that it runs, that its address is right and that this user may write to it, then try again.",
+    )
+
+
+def _shown(db: Database) -> str:
+    return db.engine.url.render_as_string(hide_password=True)
+
+
+def _shown_url(connection: Connection) -> str:
+    return connection.engine.url.render_as_string(hide_password=True)

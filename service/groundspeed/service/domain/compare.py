@@ -109,9 +109,7 @@ def _answer(centre: float, low: float, high: float, pairs: int, config: GateConf
     return "inconclusive"
 
 
-def next_step(
-    base: Samples, head: Samples, config: GateConfig | None = None
-) -> Literal["continue", "enough"]:
+def next_step(base: Samples, head: Samples, config: GateConfig | None = None) -> Literal["continue", "enough"]:
     """After a finished pair: is another one worth its time?"""
     config = config or GateConfig()
     verdict = compare(base, head, config)

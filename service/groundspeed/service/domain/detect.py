@@ -69,9 +69,7 @@ class StaleStateError(ValueError):
     """A point lies before what the state has settled: detect again from all points."""
 
 
-def detect(
-    series: SeriesData, config: DetectConfig | None = None, state: DetectorState | None = None
-) -> Detection:
+def detect(series: SeriesData, config: DetectConfig | None = None, state: DetectorState | None = None) -> Detection:
     """Find the change points of ``series``.
 
     With ``state`` the series' points are those that came after it (same answer as from all points at once); a point
@@ -87,8 +85,7 @@ def detect(
     work = np.log(cols.y) if log else cols.y
     sigma = difference_sd(work)
     found = tuple(
-        _change(series, config, cols, work, log, sigma, *cut)
-        for cut in _cuts(work, sigma, series, config, log)
+        _change(series, config, cols, work, log, sigma, *cut) for cut in _cuts(work, sigma, series, config, log)
     )
     ledger = NoiseLedger(point=sigma, mde=5.0 * sigma * math.sqrt(2.0 / 10))
     series_class: SeriesClass = "unknown" if cols.y.size < 5 else "constant" if sigma == 0 else "steady"
@@ -145,10 +142,7 @@ def _change(
     x0, x1 = int(cols.x[cut - 1]), int(cols.x[cut])
     level0, level1 = (math.exp(low), math.exp(high)) if log else (low, high)
     ratios = [math.exp(delta + k * 1.96 * error) for k in (0, -1, 1)] if log else [math.nan] * 3
-    firm = (
-        min(before.size, after.size) >= config.min_points
-        or min(cols.count[cut - 1 : cut + 1]) >= config.replicates
-    )
+    firm = min(before.size, after.size) >= config.min_points or min(cols.count[cut - 1 : cut + 1]) >= config.replicates
     cause: Cause = "environment" if cols.environment[cut] != cols.environment[cut - 1] else "code"
     return ChangePoint(
         x0,

@@ -1,0 +1,173 @@
+"""Steps of one stretch of a series, with their size and its standard error."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import ndimage
+
+from groundspeed.service.domain.modes import Modes, find_modes, segment_modes, shift
+from groundspeed.service.domain.segment import segment
+from groundspeed.service.domain.series import Floats
+from groundspeed.service.domain.window import Window, counting
+
+FILTER = 7
+"""Running median, in points, that a value must disagree with to be an outlier: three in a row are, four are a step."""
+CLIP = 3.0
+"""An outlier counts as if it lay this many standard deviations from the running median."""
+DIFFERENCE_TO_SD = 1.0484
+"""Standard deviation over median |difference of neighbours| of a normal distribution."""
+DRIFT_STRENGTH = 5.0
+LEARNT_FLOOR = 0.002
+LEARNT_FACTOR = 6.0
+"""A learnt smallest effect is this many standard deviations of a point, but never under LEARNT_FLOOR."""
+UNEVEN = 1.7
+HALF_VIEW = 48
+"""The noise near a point is measured over this many neighbours on either side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step before index ``at``: ``delta`` and its standard error ``error`` on the working scale."""
+
+    at: int
+    strength: float
+    delta: float
+    error: float
+    before: float
+    after: float
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Steps of a stretch, and what was learnt about its noise on the way (relative)."""
+
+    steps: tuple[Step, ...]
+    sd: float
+    wander: float
+    """Noise of means over the widest measured scale, as a one-point standard deviation: ``sd`` if independent."""
+    modes: Modes | None
+    outliers: int
+    slope: float
+    slope_strength: float
+    floor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a step must show: strength in standard errors, and size.
+
+    ``learn_floor``: where the series is quieter than ``floor`` needs, smaller steps count too. ``least_sd`` is a
+    spread known from elsewhere; ``lock`` and ``fixed`` as in ``Window``.
+    """
+
+    threshold: float
+    floor: float
+    learn_floor: bool = False
+    least_sd: float = 0.0
+    lock: int = 0
+    fixed: tuple[int, ...] = ()
+
+
+def analyse(z: Floats, demand: Demand) -> Analysis:
+    """Find the steps of z (n ≥ 6 values)."""
+    steps = np.abs(z[1:] - z[:-1])
+    ordered = np.sort(steps)
+    demand = _with_floor(demand, DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]))
+    least = max(demand.floor / 12.0, demand.least_sd, 1e-12)
+    modes = find_modes(ordered, least)
+    sd = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), least)
+    local = None if modes else _unevenness(steps, sd)
+    typical = ndimage.median_filter(z, FILTER, mode="mirror")
+    away = z - typical
+    reach: float | Floats = 1.5 * modes.gap if modes else CLIP * sd if local is None else CLIP * sd * local[:-1]
+    clipped = np.minimum(np.maximum(away, -reach), reach)
+    outliers = int(np.count_nonzero(clipped != away))
+    clipped += typical
+    centre = float(clipped[0])
+    clipped -= centre
+    if modes is not None:
+        window = Window(clipped, 0.5 * modes.gap, None, demand.lock, demand.fixed)
+        raw = segment(window, demand.threshold, demand.floor, 0.5 * modes.gap)
+        cuts = segment_modes(z, raw, modes, demand.threshold, demand.floor)
+        cuts = [p for p in cuts if p >= demand.lock]
+        return _of_modes(z, cuts, modes, outliers, demand.floor)
+    window = Window(clipped, sd, local, demand.lock, demand.fixed)
+    cuts = segment(window, demand.threshold, demand.floor, sd)
+    slope, strength = window.slope(cuts)
+    if abs(strength) > DRIFT_STRENGTH:
+        window, cuts, slope, strength = _without_drift(clipped, window, cuts, demand, slope)
+    else:
+        slope = 0.0
+    return Analysis(
+        _measured(window, cuts, centre, slope), sd, window.sds[-1], None, outliers, slope, strength, demand.floor
+    )
+
+
+def _with_floor(demand: Demand, sd: float) -> Demand:
+    """A series quieter than the floor needs shows smaller steps too, down to LEARNT_FLOOR."""
+    if not demand.learn_floor:
+        return demand
+    return replace(demand, floor=min(demand.floor, max(LEARNT_FLOOR, LEARNT_FACTOR * sd)), learn_floor=False)
+
+
+def _unevenness(steps: Floats, sd: float) -> Floats | None:
+    """Noise near each cut over the typical noise, or None where it is even; length n + 1 for n values."""
+    n = steps.size + 1
+    if n < 4 * HALF_VIEW:
+        return None
+    sums = np.zeros(n)
+    np.cumsum(np.minimum(steps, 8.0 * sd), out=sums[1:])
+    inner = (sums[2 * HALF_VIEW :] - sums[: -2 * HALF_VIEW]) / (2 * HALF_VIEW)
+    if inner.max() < UNEVEN * inner.min():
+        return None
+    inner /= np.partition(inner, inner.size // 2)[inner.size // 2]
+    out = np.empty(n + 1)
+    out[HALF_VIEW : HALF_VIEW + inner.size] = inner
+    out[:HALF_VIEW] = inner[0]
+    out[HALF_VIEW + inner.size :] = inner[-1]
+    return np.minimum(np.maximum(out, 0.4), 5.0)
+
+
+def _without_drift(
+    clipped: Floats, window: Window, cuts: list[int], demand: Demand, slope: float
+) -> tuple[Window, list[int], float, float]:
+    """Take the slope out and segment again until slope and cuts agree."""
+    time = counting(clipped.size)
+    strength = 0.0
+    plain = window
+    for _ in range(4):
+        window = Window(clipped - slope * time, plain.sd, plain.local, demand.lock, demand.fixed)
+        cuts = segment(window, demand.threshold, demand.floor, window.sd)
+        plain.sds = window.sds
+        better, strength = plain.slope(cuts)
+        if abs(better - slope) * clipped.size < 0.5 * window.sd:
+            break
+        slope = better
+    return window, cuts, slope, strength
+
+
+def _measured(window: Window, cuts: list[int], centre: float, slope: float) -> tuple[Step, ...]:
+    marks = [0, *cuts, window.size]
+    out = []
+    for i, p in enumerate(cuts):
+        a, b = marks[i], marks[i + 2]
+        before, after = window.mean(a, p), window.mean(p, b)
+        error = math.hypot(window.noise_of_mean(p, p - a), window.noise_of_mean(p, b - p))
+        base = centre + slope * p
+        out.append(Step(p, window.strength(a, p, b), after - before, error, base + before, base + after, p - a, b - p))
+    return tuple(out)
+
+
+def _of_modes(z: Floats, cuts: list[int], modes: Modes, outliers: int, floor: float) -> Analysis:
+    marks = [0, *cuts, z.size]
+    out = []
+    for i, p in enumerate(cuts):
+        a, b = marks[i], marks[i + 2]
+        delta = shift(z[a:p], z[p:b])
+        before = float(np.median(z[a:p]))
+        error = modes.spread * math.sqrt(1.0 / (p - a) + 1.0 / (b - p)) * 1.25
+        out.append(Step(p, abs(delta) / error, delta, error, before, before + delta, p - a, b - p))
+    return Analysis(tuple(out), modes.spread, 0.5 * modes.gap, modes, outliers, 0.0, 0.0, floor)

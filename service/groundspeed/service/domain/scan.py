@@ -1,0 +1,79 @@
+"""Where might there be a step? All scales at once, narrowest first, then what only whole segments show."""
+
+import math
+
+import numpy as np
+
+from groundspeed.service.domain.series import Floats
+from groundspeed.service.domain.window import CALM_RMS, CALM_SHARE, MIN_SEGMENT, Window, edges
+
+
+def scan(window: Window, threshold: float) -> list[int]:
+    """Cuts at which the narrowest window that shows a step at all shows it best.
+
+    A moving-sum scan at each of the window's scales; the noise of each scale is measured from the calm 80 % of that
+    same scan, so a series that wanders raises its own bar. Once a cut is taken, every wider view that contains it is
+    set aside (narrowest over threshold, Baranowski, Chen & Fryzlewicz 2019), so that neighbours do not blur.
+    """
+    views = [_moving(window, h) for h in window.scales]
+    _measure_noise(window, views)
+    cuts: list[int] = []
+    for k, h in enumerate(window.scales):
+        view = views[k]
+        bar = threshold * window.sds[k]
+        while view.size:
+            best = int(np.argmax(view))
+            if view[best] < bar:
+                break
+            cuts.append(best + h)
+            for wider in range(k, len(views)):
+                _set_aside(views[wider], best + h, window.scales[wider])
+    return sorted(cuts)
+
+
+def _moving(window: Window, h: int) -> Floats:
+    """|mean of h after - mean of h before| at cuts h … n-h, scaled to the spread of one point."""
+    total = window.total
+    if 2 * h >= total.size:
+        return total[:0]
+    view = total[2 * h :] - total[h:-h]
+    view -= total[h:-h]
+    view += total[: -2 * h]
+    np.abs(view, out=view)
+    view *= 1.0 / math.sqrt(2.0 * h)
+    if window.local is not None:
+        view /= window.local[h : h + view.size]
+    return view
+
+
+def _measure_noise(window: Window, views: list[Floats]) -> None:
+    """Set the window's noise per scale: never below that of single points, never falling with scale.
+
+    Scales whose windows make up more than a twelfth of the series say too little about it (and too much about its
+    steps): they take the last measured one's.
+    """
+    floor, limit = window.sd, max(window.scales[0], window.size // 25)
+    for k, h in enumerate(window.scales):
+        if h <= limit and views[k].size >= 2 * MIN_SEGMENT:
+            keep = max(int(views[k].size * CALM_SHARE), 1)
+            calm = np.partition(views[k], keep - 1)[:keep]
+            floor = max(floor, math.sqrt(float(calm @ calm) / keep) / CALM_RMS)
+        window.sds[k] = floor
+
+
+def _set_aside(view: Floats, cut: int, h: int) -> None:
+    """Zero the entries whose 2h points contain the cut strictly inside."""
+    view[max(0, cut - 2 * h + 1) : max(0, cut)] = 0.0
+
+
+def fill(window: Window, cuts: list[int], threshold: float) -> list[int]:
+    """Add cuts that only whole segments show (binary segmentation between the given ones)."""
+    found = list(cuts)
+    todo = edges(found, window.size)
+    while todo:
+        a, b = todo.pop()
+        p = window.best_cut(a, b)
+        if p is not None and window.strength(a, p, b) > threshold:
+            found.append(p)
+            todo += [(a, p), (p, b)]
+    return sorted(set(found))

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
         description="Celery broker, redis:// or rediss://. Empty: files in data_dir (one machine only).",
     )
     host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs a token first.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(8765, description="Port to listen on; 0 takes a free one.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8750, description="Port to listen on; 0 takes a free one.")
     public_url: str = Field("", description="Address that people and forges reach the service by, for links.")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -102,8 +102,13 @@ class Settings(BaseSettings):
 
     @property
     def broker(self) -> str:
-        """The URL of the broker in use; ``filesystem://`` + the folder for files."""
-        return self.broker_url or f"filesystem://{self.data_dir.absolute() / 'broker'}"
+        """The URL of the broker in use; ``filesystem://``: files in ``broker_dir``."""
+        return self.broker_url or "filesystem://"
+
+    @property
+    def broker_dir(self) -> Path:
+        """Where messages lie when the broker is files; a worker on this machine reads the same folder."""
+        return self.data_dir.absolute() / "broker"
 
     @property
     def embedded(self) -> bool:

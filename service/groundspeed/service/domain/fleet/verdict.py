@@ -21,7 +21,8 @@ Answer = Literal["go", "no-go", "not-enough-evidence"]
 class FleetConfig:
     """``alpha``: chance of a wrong *go* per campaign at an effect of the margin, and of a wrong *no-go* over all
     metrics at no effect. ``bad_share``: share of nodes that may individually be worse by more than the margin; when
-    the share is larger beyond chance (lower bound at alpha), the answer is *no-go* whatever the mean says. ``fdr``: false-discovery rate of named devices and nodes.
+    the share is larger beyond chance (lower bound at alpha), the answer is *no-go* whatever the mean says.
+    ``fdr``: false-discovery rate of named devices and nodes.
     """
 
     alpha: float = 0.05

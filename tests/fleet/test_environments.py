@@ -1,0 +1,66 @@
+"""The difference between two environments."""
+
+import doctest
+
+import pytest
+
+from groundspeed.service.domain import environments
+from groundspeed.service.domain.environments import Facet, difference, explain_upgrade, same_environment
+
+DRIVER_OLD = Facet("node", "driver", "535.161.08")
+DRIVER_NEW = Facet("node", "driver", "570.86.15")
+CLOCKS = Facet("node", "clocks_policy", "locked 1980 MHz")
+CLOCKS_LOST = Facet("node", "clocks_policy", "default")
+PACKAGE = Facet("build", "numpy", "2.1.0")
+
+
+def test_docstring_examples_hold() -> None:
+    assert doctest.testmod(environments).failed == 0
+
+
+def test_a_changed_driver_is_one_readable_line() -> None:
+    assert [str(c) for c in difference([DRIVER_OLD, CLOCKS], [DRIVER_NEW, CLOCKS])] == [
+        "node driver: 535.161.08 → 570.86.15"
+    ]
+
+
+def test_facets_that_come_and_go_are_said_in_words() -> None:
+    changes = difference([PACKAGE], [DRIVER_NEW])
+    assert [str(c) for c in changes] == [
+        "node driver: 570.86.15 (was not there)",
+        "build numpy: gone (was 2.1.0)",
+    ]
+
+
+def test_unknown_equals_nothing_not_even_unknown() -> None:
+    unknown = Facet("node", "driver", None, reason="NVML library not found")
+    (change,) = difference([unknown], [unknown])
+    assert change.kind == "unknown"
+    assert "NVML library not found" in str(change)
+    assert not same_environment([unknown], [unknown])
+
+
+def test_a_change_of_the_build_is_not_a_change_of_environment() -> None:
+    assert same_environment([DRIVER_OLD, PACKAGE], [DRIVER_OLD, Facet("build", "numpy", "2.2.0")])
+
+
+def test_untracked_facets_are_shown_and_do_not_count() -> None:
+    a, b = Facet("node", "uptime", "3 d", tracked=False), Facet("node", "uptime", "1 d", tracked=False)
+    assert same_environment([a], [b])
+    assert len(difference([a], [b])) == 1
+
+
+def test_lost_settings_are_told_apart_from_the_wanted_upgrade() -> None:
+    kernel = (Facet("node", "kernel", "6.8"), Facet("node", "kernel", "6.11"))
+    wanted, lost, other = explain_upgrade(
+        [DRIVER_OLD, CLOCKS, kernel[0]], [DRIVER_NEW, CLOCKS_LOST, kernel[1]], ["driver"]
+    )
+    assert [c.name for c in wanted] == ["driver"]
+    assert [c.name for c in lost] == ["clocks_policy"]
+    assert [c.name for c in other] == ["kernel"]
+
+
+@pytest.mark.parametrize("facets", [[], [DRIVER_OLD]])
+def test_an_environment_equals_itself_when_everything_is_known(facets: list[Facet]) -> None:
+    assert difference(facets, facets) == ()
+    assert same_environment(facets, facets)

@@ -1,9 +1,10 @@
 """What the worker and the benchmark process say to each other. Standard library alone; versioned.
 
-The worker starts ``python -m groundspeed.plugins.child`` in a fresh process group, writes one :class:`ChildSpec` as JSON
-to its standard input and closes it. The child writes its :class:`ChildReport` as one JSON document to the file
+The worker starts ``python -m groundspeed.plugins.child`` in a fresh process group, writes one :class:`ChildSpec` as
+JSON to its standard input and closes it. The child writes its :class:`ChildReport` as one JSON document to the file
 ``report_path`` (written to a temporary name and renamed, so that it is whole or absent), and progress as JSON lines
-``{"t": epoch seconds, "message": "..."}`` to ``progress_path``. Standard output and error belong to the code under test.
+``{"t": epoch seconds, "message": "..."}`` to ``progress_path``. Standard output and error belong to the code
+under test.
 
 Exit status 0: a report is there, whatever its outcome. Anything else without a report: the worker decides between
 *crashed*, *oom* and *timeout* from how the process ended.

@@ -120,6 +120,17 @@ class WrongResult(Exception):
     """Raised by a plugin or a target: the numerical check failed, with the figures. Outcome *wrong*."""
 
 
+class TimedOut(Exception):
+    """Raised by a self-timed plugin that ended part of its own work on a time limit, and what hung. Outcome *timeout*.
+
+    This and any other exception may carry ``evidence``, a mapping that is kept with the result.
+    """
+
+    def __init__(self, message: str, evidence: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.evidence: dict[str, Any] = dict(evidence or {})
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a plugin is told about the process it runs in."""
@@ -150,7 +161,9 @@ class Workload:
     check: Callable[[], None] | None = None
     close: Callable[[], None] | None = None
     facts: Mapping[str, float | int | str] = field(default_factory=dict)
-    """Things worth keeping with the result: parameter count, FLOP model, batch size."""
+    """Things worth keeping with the result: parameter count, FLOP model, batch size. Read after measuring."""
+    mode: Literal["throughput", "latency"] = "throughput"
+    """"latency": the device is waited for after every step, and every step is a sample of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,8 @@ class Measured:
     params: Mapping[str, ParamValue] = field(default_factory=dict)
     states: Sequence[SampleState] = ()
     """Empty: all valid."""
+    gate: bool | None = None
+    """None: as the metric declares. False: this value is charted and not gated (wall time of a launch-bound step)."""
 
 
 @dataclass(frozen=True, slots=True)

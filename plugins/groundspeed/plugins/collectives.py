@@ -1,0 +1,105 @@
+"""Collectives: bus bandwidth and latency through torch.distributed over a sweep of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Literal
+
+from groundspeed.plugins.device.present import accelerator_count
+from groundspeed.plugins.distributed.ranks import Ranks
+from groundspeed.plugins.distributed.sweep import COLLECTIVES, bus_factor
+from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param, ParamValue, Unsupported
+
+
+class Collectives:
+    """Self-timed: ranks of their own processes; gloo on the CPU, NCCL (RCCL) or XCCL on accelerators.
+
+    Every size is checked for right values before and after it is timed. What was measured before a rank failed, hung or
+    was wrong is kept.
+    """
+
+    timing: ClassVar[Literal["self-timed"]] = "self-timed"
+    name = "collectives"
+    version = "1"
+    description = "Bandwidth and latency of collectives between devices"
+    needs = Needs(packages=("torch>=2.6",), target=False)
+    params: tuple[Param, ...] = (
+        Param("collective", "str", "all_reduce", choices=COLLECTIVES),
+        Param("dtype", "str", "float32", choices=("float32", "bfloat16", "float16", "int32")),
+        Param("world_size", "int", 0, minimum=0, description="ranks; 0: every accelerator here, or 2 on the CPU"),
+        Param("min_bytes", "int", 8192, minimum=4, description="smallest buffer"),
+        Param(
+            "max_bytes", "int", 0, minimum=0, description="largest buffer; 0: 1 GiB on accelerators, 1 MiB on the CPU"
+        ),
+        Param("factor", "int", 0, minimum=0, description="between sizes; 0: 2 on accelerators, 16 on the CPU"),
+        Param("launch", "str", "graph", choices=("graph", "eager"), description="on CUDA: replayed or from Python"),
+        Param("samples", "int", 30, minimum=5, maximum=1000, series=False, description="at most, a size"),
+        Param("seconds_per_size", "float", 0.3, minimum=0.0, series=False),
+        Param(
+            "silence_s", "float", 60.0, minimum=1.0, series=False, description="without progress a rank counts as hung"
+        ),
+    )
+
+    def metrics(self) -> tuple[Metric, ...]:
+        return (
+            Metric("bus_bandwidth", "B/s", Direction.HIGHER, Kind.RATE, clock="wall",
+                   description="what each link carries, comparable between world sizes",
+                   formula="algbw x factor: all_reduce 2(n-1)/n, all_gather and the like (n-1)/n, else 1"),
+            Metric("algorithm_bandwidth", "B/s", Direction.HIGHER, Kind.RATE, clock="wall", gate=False,
+                   description="buffer size over time", formula="bytes / latency"),
+            Metric("latency", "s", Direction.LOWER, Kind.TIME, clock="wall",
+                   description="one operation on rank 0, in a row of operations", formula="time of a row / its length"),
+        )  # fmt: skip
+
+    def run(self, context: Context) -> Iterable[Measured]:
+        world = world_size(context)
+        payload = sweep_payload(context)
+        on_cpu = context.device == "cpu"
+        factor = bus_factor(str(payload["collective"]), world)
+        entry = "groundspeed.plugins.distributed.sweep:entry"
+        with Ranks(context, entry, world, payload, float(context.params["silence_s"])) as ranks:
+            for rank, event in ranks.run():
+                context.progress(f"rank {rank}: {event.get('at', event['event'])}")
+                if rank == 0 and event["event"] == "point":
+                    yield from values(
+                        event["bytes"], event["seconds"], world, factor, gate=None if not on_cpu else False
+                    )
+
+
+def values(size: int, seconds: list[float], world: int, factor: float, *, gate: bool | None) -> Iterable[Measured]:
+    """The three metrics of one size. Gloo on a CPU moves data by the host's memory and scheduler: charted only.
+
+    Bandwidth is the fabric's number from 4 MiB up, latency below: each gates where it means something.
+    """
+    where: dict[str, ParamValue] = {"bytes": size, "ranks": world}
+    large = size >= 4 << 20
+    yield Measured("bus_bandwidth", [size / value * factor for value in seconds], where, gate=gate if large else False)
+    yield Measured("algorithm_bandwidth", [size / value for value in seconds], where)
+    yield Measured("latency", seconds, where, gate=False if large else gate)
+
+
+def world_size(context: Context) -> int:
+    """Raises Unsupported when more ranks are asked for than there are devices."""
+    asked = int(context.params["world_size"])
+    if context.device == "cpu":
+        return asked or 2
+    there = accelerator_count(context.device)
+    if asked > there or there < 2:
+        raise Unsupported(f"collectives between {max(asked, 2)} devices: this process sees {there}")
+    return asked or there
+
+
+def sweep_payload(context: Context) -> dict[str, ParamValue]:
+    """The parameters with what depends on the device filled in."""
+    on_cpu = context.device == "cpu"
+    payload = dict(context.params)
+    payload["max_bytes"] = int(payload["max_bytes"]) or (1 << 20 if on_cpu else 1 << 30)
+    payload["factor"] = int(payload["factor"]) or (16 if on_cpu else 2)
+    if int(payload["factor"]) < 2:
+        raise ValueError("plugin 'collectives', parameter 'factor': use 0 or an int of at least 2")
+    if int(payload["max_bytes"]) < int(payload["min_bytes"]):
+        raise ValueError("plugin 'collectives', parameter 'max_bytes': must not be below min_bytes")
+    return payload
+
+
+PLUGIN = Collectives()

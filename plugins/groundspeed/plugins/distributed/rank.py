@@ -1,0 +1,95 @@
+"""Inside one rank: joins the process group, calls the entry, and writes events as JSON lines. Started by ranks.py."""
+
+from __future__ import annotations
+
+import datetime as dt
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from groundspeed.plugins.outcomes import is_out_of_memory
+from groundspeed.plugins.spi import WrongResult
+
+GROUP_TIMEOUT = dt.timedelta(minutes=10)
+"""Longer than any silence that ranks.py allows: it is the one that tells a hang, with stacks of every rank."""
+
+
+@dataclass(slots=True)
+class RankContext:
+    """What an entry gets. The process group stands already."""
+
+    rank: int
+    world_size: int
+    device: str
+    payload: Mapping[str, Any]
+    events: TextIO
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """One JSON line for the benchmark process; counts as a sign of life."""
+        self.events.write(json.dumps({"event": event, **fields}) + "\n")
+
+
+def main() -> int:
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    spec: dict[str, Any] = json.loads(sys.argv[1])
+    with Path(spec["events"]).open("a", encoding="utf-8", buffering=1) as events:
+        context = RankContext(spec["rank"], spec["world_size"], spec["device"], spec["payload"], events)
+        try:
+            _run(spec, context)
+        except WrongResult as error:
+            context.emit("wrong", message=str(error))
+            return 1
+        except Exception as error:  # noqa: BLE001 - the process edge: the error goes to the benchmark process as an event
+            context.emit(
+                "error",
+                message=f"{type(error).__name__}: {error}",
+                traceback=traceback.format_exc(),
+                oom=is_out_of_memory(error),
+            )
+            return 1
+        context.emit("finished")
+    return 0
+
+
+def _run(spec: Mapping[str, Any], context: RankContext) -> None:
+    import torch
+    import torch.distributed as dist
+
+    if context.device == "cpu":
+        torch.set_num_threads(1)
+    else:
+        module = getattr(torch, context.device)
+        local = int(os.environ.get("LOCAL_RANK", context.rank))
+        module.set_device(local)
+        context.device = f"{context.device}:{local}"
+    backend = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}[context.device.partition(":")[0]]
+    context.emit("progress", at="joining the process group")
+    options: dict[str, Any] = {}
+    if backend == "nccl":
+        options["device_id"] = torch.device(context.device)
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{spec['meeting']}",
+        rank=context.rank,
+        world_size=context.world_size,
+        timeout=GROUP_TIMEOUT,
+        **options,
+    )
+    try:
+        module_name, _, function = str(spec["entry"]).partition(":")
+        getattr(importlib.import_module(module_name), function)(context)
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,312 @@
+"""The inside of the collectives plugin: one collective over a sweep of sizes, measured and checked in each rank.
+
+Sizes and factors are those of nccl-tests (doc/PERFORMANCE.md): ``algbw = bytes / time``, ``busbw = algbw * factor``,
+with ``bytes`` the whole buffer of the collective (for all_gather, reduce_scatter and all_to_all the sum over ranks).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from groundspeed.plugins.distributed.rank import RankContext
+from groundspeed.plugins.spi import WrongResult
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
+SAMPLE_S = 2e-3
+"""A sample holds as many operations as fill this."""
+MAX_PER_SAMPLE = 50
+"""In-place sums grow with every operation: between resets they must stay far from overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One collective on buffers of its own.
+
+    ``run`` does it once; ``reset`` makes the buffers fit to be timed again (in-place sums grow) and is not timed;
+    ``verify`` runs it on known values and raises WrongResult when any rank's result is not right.
+    """
+
+    run: Callable[[], object]
+    verify: Callable[[], None]
+    reset: Callable[[], object]
+
+
+def bus_factor(collective: str, world_size: int) -> float:
+    """Bus bandwidth over algorithm bandwidth (nccl-tests, doc/PERFORMANCE.md)."""
+    share = (world_size - 1) / world_size
+    factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "all_to_all": share}
+    return factors.get(collective, 1.0)
+
+
+def sizes(minimum: int, maximum: int, factor: int) -> list[int]:
+    """minimum, minimum x factor, … up to and including maximum."""
+    found = [minimum]
+    while found[-1] * factor <= maximum:
+        found.append(found[-1] * factor)
+    return found
+
+
+def entry(context: RankContext) -> None:
+    """Emits a ``point`` for each size: seconds of one operation, one value a sample."""
+    payload = context.payload
+    for size in sizes(payload["min_bytes"], payload["max_bytes"], payload["factor"]):
+        context.emit("progress", at=f"{payload['collective']} of {size} bytes")
+        if payload.get("fault") is not None:
+            _plant(payload["fault"], context.rank, size)
+        operation = build(payload["collective"], size, payload["dtype"], context)
+        operation.verify()
+        seconds = measure(operation, context, payload)
+        operation.verify()
+        context.emit("point", bytes=size, seconds=seconds)
+
+
+def _plant(fault: dict[str, Any], rank: int, size: int) -> None:
+    """A fault for the tests of hangs, crashes and wrong values: {"kind": …, "rank": …, "bytes": …}."""
+    if fault["rank"] == rank and fault["bytes"] == size:
+        if fault["kind"] == "hang":
+            time.sleep(3600)
+        if fault["kind"] == "crash":
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault["kind"] == "wrong":
+            raise WrongResult(f"planted wrong value at {size} bytes")
+
+
+def build(collective: str, size: int, dtype_name: str, context: RankContext) -> Operation:
+    """Buffers filled with values whose result is known in every rank.
+
+    A whole number of elements that all ranks can share evenly; at least one element a rank.
+    """
+    import torch
+
+    dtype = getattr(torch, dtype_name)
+    world, rank = context.world_size, context.rank
+    count = max(1, size // dtype.itemsize // world) * world
+    shape = _Shape(world, rank, count, dtype, context.device)
+    return _BUILDERS[collective](shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    world: int
+    rank: int
+    count: int
+    dtype: Any
+    device: str
+
+    def full(self, count: int, value: float) -> Any:
+        import torch
+
+        return torch.full((count,), value, dtype=self.dtype, device=self.device)
+
+    def expect(self, tensor: Any, value: float, what: str) -> None:
+        wrong = int((tensor != value).sum())
+        if wrong:
+            first = float(tensor[(tensor != value).nonzero()[0]])
+            raise WrongResult(
+                f"{what} on rank {self.rank}: {wrong} of {tensor.numel()} values wrong; {first} ≠ {value}"
+            )
+
+
+def _all_reduce(shape: _Shape) -> Operation:
+    import torch
+    import torch.distributed as dist
+
+    buffer = shape.full(shape.count, 0)
+    source = torch.rand(shape.count, device=shape.device).to(shape.dtype)
+
+    def verify() -> None:
+        buffer.fill_(shape.rank + 1)
+        dist.all_reduce(buffer)
+        shape.expect(buffer, shape.world * (shape.world + 1) / 2, "all_reduce")
+
+    return Operation(lambda: dist.all_reduce(buffer), verify, lambda: buffer.copy_(source))
+
+
+def _all_gather(shape: _Shape) -> Operation:
+    import torch.distributed as dist
+
+    part = shape.count // shape.world
+    mine, whole = shape.full(part, shape.rank + 1), shape.full(shape.count, 0)
+
+    def run() -> object:
+        return dist.all_gather_into_tensor(whole, mine)
+
+    def verify() -> None:
+        whole.zero_()
+        run()
+        for source in range(shape.world):
+            shape.expect(whole[source * part : (source + 1) * part], source + 1, "all_gather")
+
+    return Operation(run, verify, _nothing)
+
+
+def _reduce_scatter(shape: _Shape) -> Operation:
+    import torch.distributed as dist
+
+    mine, whole = shape.full(shape.count // shape.world, 0), shape.full(shape.count, shape.rank + 1)
+
+    def run() -> object:
+        return dist.reduce_scatter_tensor(mine, whole)
+
+    def verify() -> None:
+        mine.zero_()
+        run()
+        shape.expect(mine, shape.world * (shape.world + 1) / 2, "reduce_scatter")
+
+    return Operation(run, verify, _nothing)
+
+
+def _broadcast(shape: _Shape) -> Operation:
+    import torch.distributed as dist
+
+    buffer = shape.full(shape.count, 0)
+
+    def run() -> object:
+        return dist.broadcast(buffer, src=0)
+
+    def verify() -> None:
+        buffer.fill_(7 if shape.rank == 0 else 0)
+        run()
+        shape.expect(buffer, 7, "broadcast")
+
+    return Operation(run, verify, _nothing)
+
+
+def _all_to_all(shape: _Shape) -> Operation:
+    import torch.distributed as dist
+
+    part = shape.count // shape.world
+    sent, got = shape.full(shape.count, shape.rank + 1), shape.full(shape.count, 0)
+
+    def run() -> object:
+        return dist.all_to_all_single(got, sent)
+
+    def verify() -> None:
+        got.zero_()
+        run()
+        for source in range(shape.world):
+            shape.expect(got[source * part : (source + 1) * part], source + 1, "all_to_all")
+
+    return Operation(run, verify, _nothing)
+
+
+def _send_recv(shape: _Shape) -> Operation:
+    """Every rank sends to the next and receives from the one before, at once."""
+    import torch.distributed as dist
+
+    sent, got = shape.full(shape.count, shape.rank + 1), shape.full(shape.count, 0)
+    after, before = (shape.rank + 1) % shape.world, (shape.rank - 1) % shape.world
+
+    def run() -> object:
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, after), dist.P2POp(dist.irecv, got, before)]):
+            work.wait()
+        return None
+
+    def verify() -> None:
+        got.zero_()
+        run()
+        shape.expect(got, before + 1, "send_recv")
+
+    return Operation(run, verify, _nothing)
+
+
+def _nothing() -> None:
+    """The buffers stay as they are."""
+
+
+_BUILDERS: dict[str, Callable[[_Shape], Operation]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "broadcast": _broadcast,
+    "all_to_all": _all_to_all,
+    "send_recv": _send_recv,
+}
+
+
+def measure(operation: Operation, context: RankContext, payload: Mapping[str, Any]) -> list[float]:
+    """Seconds of one operation, one value a sample; all ranks take the same number of operations and samples."""
+    launch = payload["launch"]
+    timed = host_timed if context.device == "cpu" else graph_timed if launch == "graph" else event_timed
+    for _ in range(3):
+        operation.run()
+    once = agree(timed(operation, 3)(), context)
+    per_sample = max(2, min(MAX_PER_SAMPLE, math.ceil(SAMPLE_S / max(once, 1e-7))))
+    count = max(5, min(payload["samples"], int(payload["seconds_per_size"] / (once * per_sample))))
+    sample = timed(operation, per_sample)
+    sample()
+    return [sample() for _ in range(count)]
+
+
+def agree(seconds: float, context: RankContext) -> float:
+    """The slowest rank's figure, the same in all ranks."""
+    import torch
+    import torch.distributed as dist
+
+    value = torch.tensor([seconds], dtype=torch.float32, device=context.device)
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return float(value.item())
+
+
+def host_timed(operation: Operation, repeats: int) -> Callable[[], float]:
+    import torch.distributed as dist
+
+    def sample() -> float:
+        operation.reset()
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            operation.run()
+        return (time.perf_counter() - begin) / repeats
+
+    return sample
+
+
+def event_timed(operation: Operation, repeats: int) -> Callable[[], float]:
+    """Each operation launched from Python: below some MiB the host's own time shows."""
+    import torch
+
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+    def sample() -> float:
+        operation.reset()
+        operation.run()
+        start.record()
+        for _ in range(repeats):
+            operation.run()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e-3 / repeats
+
+    return sample
+
+
+def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
+    """The operations captured into one CUDA graph and replayed: the fabric's time without Python's."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        for _ in range(repeats):
+            operation.run()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+    def sample() -> float:
+        operation.reset()
+        # One untimed operation first, so that the ranks enter the timed part together.
+        operation.run()
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e-3 / repeats
+
+    return sample

@@ -1,0 +1,171 @@
+"""From a ChildSpec to a ChildReport: load the plugin, check it, run it, and turn whatever happens into a result."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from groundspeed.plugins import params as parameters
+from groundspeed.plugins import registry, targets
+from groundspeed.plugins.device import present
+from groundspeed.plugins.errors import VersionMismatch
+from groundspeed.plugins.outcomes import classify, evidence
+from groundspeed.plugins.progress import ProgressFile
+from groundspeed.plugins.protocol import ChildReport, ChildSpec, MetricReport
+from groundspeed.plugins.spi import Context, Measured, Metric, Outcome, Plugin, Unsupported
+from groundspeed.plugins.timing.conditions import Conditions
+from groundspeed.plugins.timing.drive import drive
+from groundspeed.plugins.timing.peak import peak_memory
+
+
+@dataclass(slots=True)
+class Session:
+    """What has been found out so far; becomes the report however the run ends."""
+
+    spec: ChildSpec
+    progress: ProgressFile
+    plugin: Plugin | None = None
+    device: str = "cpu"
+    outcome: Outcome = Outcome.OK
+    metrics: list[MetricReport] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    conditions: Conditions | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+    artefacts: list[dict[str, str]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Times a phase and reports that it began; phases of one name add up."""
+        self.progress(name, urgent=True)
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + time.perf_counter() - begin
+
+    def report(self) -> ChildReport:
+        conditions = {**(self.conditions.summary() if self.conditions else {}), **self.observed}
+        return ChildReport(
+            plugin=self.spec.plugin,
+            plugin_version=self.plugin.version if self.plugin is not None else "0",
+            outcome=str(self.outcome),
+            metrics=tuple(self.metrics),
+            evidence=self.evidence,
+            conditions=conditions,
+            phases_s=self.phases_s,
+            facts=self.facts,
+            device=self.device,
+            device_uuid=self.conditions.device_uuid if self.conditions else None,
+            artefacts=tuple(self.artefacts),
+        )
+
+
+def execute(spec: ChildSpec) -> ChildReport:
+    """Runs the benchmark in this process. Never raises for what plugin or target do; KeyboardInterrupt goes through."""
+    session = Session(spec, ProgressFile(spec.progress_path))
+    try:
+        _run(session)
+    except Exception as error:  # noqa: BLE001 - the process edge: whatever plugin or target raise is the result
+        session.outcome = classify(error)
+        session.evidence = {**evidence(error), "last_progress": session.progress.last_message}
+        session.evidence["peak_memory_bytes"] = peak_memory(session.device)
+    except SystemExit as error:
+        session.outcome = Outcome.FAILED
+        session.evidence = {"message": f"the code under test called sys.exit({error.code!r})"}
+    finally:
+        if session.conditions is not None:
+            session.conditions.stop()
+    report = session.report()
+    session.progress(f"done: {session.outcome}", urgent=True)
+    session.progress.close()
+    return report
+
+
+def _run(session: Session) -> None:
+    spec = session.spec
+    with session.phase("import"):
+        plugin = session.plugin = registry.load(spec.plugin)
+        if spec.expected_version is not None and spec.expected_version != plugin.version:
+            raise VersionMismatch(
+                f"the job was planned for {spec.plugin} version {spec.expected_version}, "
+                f"and {plugin.version} is installed here: update the worker and ask again"
+            )
+        resolved = parameters.resolve(spec.plugin, plugin.params, spec.params)
+        _require_packages(plugin)
+        session.device = choose_device(spec.device, plugin)
+        seed_everything(int(resolved.get("seed", 0)))
+        target = targets.resolve(spec.target) if spec.target else None
+    if plugin.needs.target and target is None:
+        raise Unsupported(f'plugin {plugin.name!r} needs target = "package.module:factory" in groundspeed.toml')
+    session.conditions = Conditions.start(session.device)
+    context = Context(
+        device=session.device,
+        params=resolved,
+        target=target,
+        workdir=Path(spec.workdir),
+        progress=session.progress,
+    )
+    declared = {metric.name: metric for metric in plugin.metrics()}
+    if plugin.timing == "stepped":
+        measured: Iterable[Measured] = drive(session, plugin, context)
+    else:
+        measured = plugin.run(context)
+    with session.phase("measure") if plugin.timing == "self-timed" else contextlib.nullcontext():
+        for one in measured:
+            session.metrics.append(metric_report(one, declared, plugin.name))
+
+
+def metric_report(measured: Measured, declared: dict[str, Metric], plugin: str) -> MetricReport:
+    """Raises ValueError when the plugin yields what it has not declared."""
+    if measured.metric not in declared:
+        raise ValueError(f"plugin {plugin!r} yielded {measured.metric!r}, which its metrics() does not declare")
+    metric = declared[measured.metric]
+    return MetricReport(
+        metric=metric.name,
+        unit=metric.unit,
+        direction=int(metric.direction),
+        kind=str(metric.kind),
+        values=tuple(float(value) for value in measured.values),
+        params=dict(measured.params),
+        states=tuple(str(state) for state in measured.states),
+        gate=metric.gate if measured.gate is None else measured.gate,
+        clock=metric.clock,
+    )
+
+
+def choose_device(asked: str, plugin: Plugin) -> str:
+    """As present.choose, but a plugin that does not use torch gets "cpu" for "auto"."""
+    if asked != "auto":
+        return asked
+    if "torch" not in {package_name(package) for package in plugin.needs.packages}:
+        return "cpu"
+    return present.choose(asked)
+
+
+def seed_everything(seed: int) -> None:
+    """Python's, and where they are loaded numpy's and torch's generators."""
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def package_name(requirement: str) -> str:
+    """The name in a requirement: torch of torch>=2.6."""
+    return requirement.partition(">")[0].partition("=")[0].strip()
+
+
+def _require_packages(plugin: Plugin) -> None:
+    for package in plugin.needs.packages:
+        if importlib.util.find_spec(package_name(package)) is None:
+            raise Unsupported(f"plugin {plugin.name!r} needs the package {package!r}, which is not importable here")

@@ -1,0 +1,78 @@
+"""Inference: latency percentiles and throughput of the project's own model, one request at a time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
+
+from groundspeed.plugins import tasks
+from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Measurement, Metric, Needs, Param, Workload
+from groundspeed.plugins.timing.loop import LATENCY_SAMPLES
+
+
+class Inference:
+    """Stepped, in latency mode: every request is waited for and is a sample of its own."""
+
+    timing: ClassVar[Literal["stepped"]] = "stepped"
+    name = "inference"
+    version = "1"
+    description = "Latency percentiles and throughput of the project's own model"
+    needs = Needs(packages=("torch>=2.6",), target=True)
+    params: tuple[Param, ...] = (
+        Param("batch_size", "int", 1, minimum=1, description="passed to the factory when it takes batch_size"),
+        Param(
+            "threads", "int", 0, minimum=0, description="torch's CPU threads; 0: 1 on CPU, torch's choice beside a GPU"
+        ),
+        Param("seed", "int", 0, minimum=0, series=False, description="of Python's, numpy's and torch's generators"),
+    )
+
+    def metrics(self) -> tuple[Metric, ...]:
+        return (
+            Metric(
+                "latency_p50", "s", Direction.LOWER, Kind.TIME, clock="wall",
+                description="median time from request to finished answer",
+                formula="median of perf_counter around a request and its synchronisation",
+            ),
+            Metric("latency_p90", "s", Direction.LOWER, Kind.TIME, clock="wall", gate=False,
+                   description="nine of ten requests are faster", formula="90th percentile, nearest rank"),
+            Metric("latency_p99", "s", Direction.LOWER, Kind.TIME, clock="wall", gate=False,
+                   description="99 of 100 requests are faster", formula="99th percentile, nearest rank"),
+            Metric("throughput", "samples/s", Direction.HIGHER, Kind.RATE, clock="wall", gate=False,
+                   description="one request after the other", formula="batch size / latency_p50"),
+            Metric("request_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+                   description="CPU time of this process for one request, all threads",
+                   formula="clock_gettime(CLOCK_PROCESS_CPUTIME_ID) around a request"),
+        )  # fmt: skip
+
+    def prepare(self, context: Context) -> Workload:
+        threads = tasks.set_threads(context)
+        task = tasks.inference_task(context)
+        return Workload(
+            step=task.request,
+            units_per_step={"throughput": task.samples_per_request},
+            check=task.check,
+            facts={**task.facts, "threads": threads, "device": context.device},
+            mode="latency",
+        )
+
+    def derive(self, workload: Workload, measurement: Measurement) -> Iterable[Measured]:
+        wall = measurement.step_wall_s
+        states = tuple(measurement.states)
+        on_cpu = workload.facts["device"] == "cpu"
+        yield Measured("latency_p50", wall, states=states, gate=False if on_cpu else None)
+        yield Measured("latency_p90", [percentile(wall, 90)])
+        yield Measured("latency_p99", [percentile(wall, 99)], gate=len(wall) >= LATENCY_SAMPLES and not on_cpu)
+        yield Measured("throughput", [workload.units_per_step["throughput"] / statistics.median(wall)])
+        if on_cpu:
+            yield Measured("request_cpu_time", measurement.step_cpu_s, states=states)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Nearest rank: the smallest value that at least ``percent`` of the values do not exceed."""
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(int(rank), 1) - 1]
+
+
+PLUGIN = Inference()

@@ -1,0 +1,140 @@
+"""The loop that drives a stepped plugin's workload: warm-up until steady, then samples until the stop rule is met."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from groundspeed.plugins.protocol import Limits
+from groundspeed.plugins.timing.clocks import Chunk, Clock, Step
+from groundspeed.plugins.timing.steady import SteadyTest
+from groundspeed.plugins.timing.stopping import StopRule, relative_half_width
+
+SHORTEST_SAMPLE_S = 2e-3
+"""A sample shorter than this would measure the clock and the loop: several steps make one."""
+CHUNK_S = 0.1
+"""Between chunks the loop reports life, collects garbage and asks the stop rule."""
+LATENCY_SAMPLES = 1000
+"""What a 99th percentile needs; asked for in latency mode as long as the time limit allows."""
+LATENCY_MAX_SAMPLES = 20_000
+
+
+@dataclass(slots=True)
+class LoopResult:
+    """Everything the loop saw."""
+
+    chunk: Chunk = field(default_factory=Chunk)
+    warmup: Chunk = field(default_factory=Chunk)
+    warmup_steps: int = 0
+    steps_per_sample: int = 1
+    steady: bool = False
+    stopped: str = ""
+    """Why measuring ended: narrow, samples, time."""
+    warmup_s: float = 0.0
+    measure_s: float = 0.0
+    half_width: float = math.inf
+    """Relative half-width of the interval of the median of wall time."""
+
+
+@dataclass(slots=True)
+class Loop:
+    """Drives ``step`` with ``clock``; ``progress`` is called about every tenth of a second."""
+
+    step: Step
+    clock: Clock
+    limits: Limits
+    progress: Callable[[str], None]
+    mode: Literal["throughput", "latency"] = "throughput"
+    steady_test: SteadyTest = field(default_factory=SteadyTest)
+
+    def run(self) -> LoopResult:
+        result = LoopResult()
+        with quiet_collector():
+            self._warm_up(result)
+            self._measure(result)
+        return result
+
+    def _warm_up(self, result: LoopResult) -> None:
+        """First step alone (compilation, allocation, caches), then chunks until steady or out of budget."""
+        begin = time.perf_counter()
+        first = self.clock.chunk(self.step, 1, 1)
+        result.warmup.extend(first)
+        result.warmup_steps = 1
+        second = self.clock.chunk(self.step, 1, 1)
+        result.warmup.extend(second)
+        result.warmup_steps += 1
+        result.steps_per_sample = self._steps_per_sample(second.wall_s[0])
+        elapsed = [first.wall_s[0], second.wall_s[0]]
+        while time.perf_counter() - begin < self.limits.warmup_max_s:
+            chunk = self._take(self._chunk_samples(result, result.warmup.wall_s[-1]), result.steps_per_sample)
+            result.warmup.extend(chunk)
+            result.warmup_steps += len(chunk.wall_s) * result.steps_per_sample
+            elapsed += [value * result.steps_per_sample for value in chunk.wall_s]
+            self.progress(f"warming up: {result.warmup_steps} steps")
+            gc.collect()
+            # The first two samples are of another size and of another nature; the test never sees them.
+            if self.steady_test.holds(result.warmup.wall_s[2:], elapsed[2:]):
+                result.steady = True
+                break
+        result.warmup_s = time.perf_counter() - begin
+
+    def _measure(self, result: LoopResult) -> None:
+        rule = self._rule()
+        begin = time.perf_counter()
+        while not result.stopped:
+            last = (result.chunk.wall_s or result.warmup.wall_s)[-1]
+            chunk = self._take(self._chunk_samples(result, last), result.steps_per_sample)
+            result.chunk.extend(chunk)
+            gc.collect()
+            self.progress(f"measuring: {len(result.chunk.wall_s)} samples")
+            result.measure_s = time.perf_counter() - begin
+            result.stopped = rule.verdict(result.chunk.wall_s, result.measure_s)
+        result.half_width = relative_half_width(result.chunk.wall_s)
+
+    def _take(self, samples: int, steps_per_sample: int) -> Chunk:
+        if self.mode == "latency":
+            return self.clock.latency_chunk(self.step, samples)
+        return self.clock.chunk(self.step, samples, steps_per_sample)
+
+    def _steps_per_sample(self, step_s: float) -> int:
+        if self.mode == "latency":
+            return 1
+        return max(1, math.ceil(SHORTEST_SAMPLE_S / max(step_s, 1e-7)))
+
+    def _chunk_samples(self, result: LoopResult, step_s: float) -> int:
+        """As many samples as fit in a chunk, and no more than are still wanted by the maximum."""
+        fitting = int(CHUNK_S / max(step_s * result.steps_per_sample, 1e-7))
+        left = self._rule().max_samples - len(result.chunk.wall_s)
+        return max(1, min(fitting, max(left, 1)))
+
+    def _rule(self) -> StopRule:
+        limits = self.limits
+        latency = self.mode == "latency"
+        return StopRule(
+            min_samples=limits.min_samples,
+            max_samples=max(limits.max_samples, LATENCY_MAX_SAMPLES) if latency else limits.max_samples,
+            min_time_s=limits.min_time_s,
+            max_time_s=limits.max_time_s,
+            relative_half_width=limits.relative_half_width,
+            wanted_samples=LATENCY_SAMPLES if latency else 0,
+        )
+
+
+@contextlib.contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Python's cyclic collector runs between chunks only, so that its pauses fall on no sample."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Routes: wire in, use case, wire out."""

@@ -1,0 +1,423 @@
+"""Queries that pages ask, named by the question they answer. They only read, and none of them analyses anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, and_, func, or_, select
+from sqlmodel import Session, col
+
+from groundspeed.service.db import tables as t
+
+OPEN_STATES = ("new", "acknowledged", "in-progress")
+"""Regressions that somebody still has to look at."""
+
+
+# --- projects -------------------------------------------------------------------------------------------------------
+
+
+def projects(session: Session) -> Sequence[t.Project]:
+    """All projects by name."""
+    return session.execute(select(t.Project).order_by(col(t.Project.name))).scalars().all()
+
+
+def project_by_slug(session: Session, slug: str) -> t.Project | None:
+    return session.execute(select(t.Project).where(col(t.Project.slug) == slug)).scalars().first()
+
+
+def project_by_id(session: Session, id_: int) -> t.Project | None:
+    return session.get(t.Project, id_)
+
+
+def open_regressions_by_project(session: Session) -> dict[int, int]:
+    rows = session.execute(
+        select(col(t.Regression.project_id), func.count())
+        .where(col(t.Regression.state).in_(OPEN_STATES), col(t.Regression.kind) == "regression")
+        .group_by(col(t.Regression.project_id))
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def jobs_by_project(session: Session) -> dict[tuple[int, str], int]:
+    """Number of jobs that wait or run, by (project, state)."""
+    rows = session.execute(
+        select(col(t.Job.project_id), col(t.Job.state), func.count())
+        .where(col(t.Job.state).in_(("queued", "running")))
+        .group_by(col(t.Job.project_id), col(t.Job.state))
+    )
+    return {(project, state): count for project, state, count in rows}
+
+
+def series_by_project(session: Session) -> dict[int, tuple[int, datetime | None]]:
+    """Number of series, and when the newest result of any came."""
+    rows = session.execute(
+        select(col(t.Series.project_id), func.count(), func.max(col(t.Series.last_result_at))).group_by(
+            col(t.Series.project_id)
+        )
+    )
+    return {project: (count, last) for project, count, last in rows}
+
+
+# --- revisions ------------------------------------------------------------------------------------------------------
+
+
+def revision_by_sha(session: Session, project_id: int, sha: str) -> t.Revision | None:
+    """The commit that ``sha`` (at least four characters of it) names; None when none or several do."""
+    if not 4 <= len(sha) <= 64 or not sha.isalnum():
+        return None
+    found = (
+        session.execute(
+            select(t.Revision)
+            .where(col(t.Revision.project_id) == project_id, col(t.Revision.sha).startswith(sha.lower()))
+            .limit(2)
+        )
+        .scalars()
+        .all()
+    )
+    return found[0] if len(found) == 1 else None
+
+
+def revisions_by_id(session: Session, ids: Collection[int]) -> dict[int, t.Revision]:
+    out: dict[int, t.Revision] = {}
+    for part in _parts(ids):
+        for row in session.execute(select(t.Revision).where(col(t.Revision.id).in_(part))).scalars():
+            out[row.id or 0] = row
+    return out
+
+
+def newest_revisions(session: Session, project_id: int, limit: int, before: int | None = None) -> Sequence[t.Revision]:
+    """Commits of the branch, newest first, below position ``before``."""
+    query = select(t.Revision).where(col(t.Revision.project_id) == project_id, col(t.Revision.position).is_not(None))
+    if before is not None:
+        query = query.where(col(t.Revision.position) < before)
+    return session.execute(query.order_by(col(t.Revision.position).desc()).limit(limit)).scalars().all()
+
+
+def revisions_between(session: Session, project_id: int, low: int, high: int, limit: int) -> Sequence[t.Revision]:
+    """Commits after position ``low`` up to ``high``, oldest first."""
+    return (
+        session.execute(
+            select(t.Revision)
+            .where(
+                col(t.Revision.project_id) == project_id,
+                col(t.Revision.position) > low,
+                col(t.Revision.position) <= high,
+            )
+            .order_by(col(t.Revision.position))
+            .limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+
+
+def revision_columns_by_id(session: Session, ids: Collection[int]) -> dict[int, Row[Any]]:
+    """(id, sha, position, committed_at, author, title) of each."""
+    r = t.Revision
+    query = select(col(r.id), col(r.sha), col(r.position), col(r.committed_at), col(r.author), col(r.title))
+    out: dict[int, Row[Any]] = {}
+    for part in _parts(ids):
+        out.update({row.id: row for row in session.execute(query.where(col(r.id).in_(part)))})
+    return out
+
+
+def revisions_at(session: Session, project_id: int, positions: Collection[int]) -> dict[int, t.Revision]:
+    """Commits by their position on the branch."""
+    rows = session.execute(
+        select(t.Revision).where(col(t.Revision.project_id) == project_id, col(t.Revision.position).in_(positions))
+    ).scalars()
+    return {row.position: row for row in rows if row.position is not None}
+
+
+def tip_position(session: Session, project_id: int) -> int:
+    """Position of the newest commit; -1 when there is none."""
+    found = session.execute(
+        select(func.max(col(t.Revision.position))).where(col(t.Revision.project_id) == project_id)
+    ).scalar()
+    return -1 if found is None else found
+
+
+def outcomes_by_revision(session: Session, revision_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """Number of runs by outcome for each commit."""
+    out: dict[int, dict[str, int]] = {}
+    rows = session.execute(
+        select(col(t.Run.revision_id), col(t.Run.outcome), func.count())
+        .where(col(t.Run.revision_id).in_(revision_ids))
+        .group_by(col(t.Run.revision_id), col(t.Run.outcome))
+    )
+    for revision, outcome, count in rows:
+        out.setdefault(revision, {})[outcome] = count
+    return out
+
+
+def jobs_by_revision(session: Session, revision_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """Number of jobs by state for each commit."""
+    out: dict[int, dict[str, int]] = {}
+    rows = session.execute(
+        select(col(t.JobSide.revision_id), col(t.Job.state), func.count())
+        .join(t.Job, col(t.Job.id) == col(t.JobSide.job_id))
+        .where(col(t.JobSide.revision_id).in_(revision_ids))
+        .group_by(col(t.JobSide.revision_id), col(t.Job.state))
+    )
+    for revision, state, count in rows:
+        out.setdefault(revision, {})[state] = count
+    return out
+
+
+def change_kinds_by_revision(session: Session, revision_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """Number of regressions and improvements that begin at each commit."""
+    out: dict[int, dict[str, int]] = {}
+    rows = session.execute(
+        select(col(t.Regression.after_revision_id), col(t.Regression.kind), func.count())
+        .where(col(t.Regression.after_revision_id).in_(revision_ids), col(t.Regression.state) != "false-alarm")
+        .group_by(col(t.Regression.after_revision_id), col(t.Regression.kind))
+    )
+    for revision, kind, count in rows:
+        out.setdefault(revision, {})[kind] = count
+    return out
+
+
+# --- series ---------------------------------------------------------------------------------------------------------
+
+
+def series_rows(session: Session, ids: Collection[int]) -> list[Row[Any]]:
+    """Series with benchmark and hardware (see ``series_select``) in the order of ``ids``; unknown ids are left out."""
+    found: dict[int, Row[Any]] = {}
+    for part in _parts(ids):
+        for row in session.execute(series_select().where(col(t.Series.id).in_(part))):
+            found[row.id] = row
+    return [found[id_] for id_ in ids if id_ in found]
+
+
+def series_of_project(session: Session, project_id: int) -> Sequence[Row[Any]]:
+    return session.execute(series_select().where(col(t.Series.project_id) == project_id)).all()
+
+
+def series_of_benchmark(session: Session, benchmark_id: int, limit: int = 400) -> Sequence[Row[Any]]:
+    query = series_select().where(col(t.Series.benchmark_id) == benchmark_id)
+    return session.execute(query.order_by(col(t.Series.id)).limit(limit)).all()
+
+
+def series_silent_since(session: Session, project_id: int, since: datetime, limit: int) -> Sequence[Row[Any]]:
+    """Series whose newest result came before ``since``, the longest silent first."""
+    last = col(t.Series.last_result_at)
+    query = series_select().where(col(t.Series.project_id) == project_id, last < since)
+    return session.execute(query.order_by(last).limit(limit)).all()
+
+
+def series_select() -> Any:
+    """What names a series, as columns: the detector's state is large and never needed here."""
+    s, b, h = t.Series, t.Benchmark, t.Hardware
+    columns: Any = (
+        col(s.id), col(s.project_id), col(s.benchmark_id), col(s.hardware_id), col(s.metric), col(s.unit),
+        col(s.direction),
+        col(s.kind), col(s.gate), col(s.params), col(s.noise), col(s.threshold), col(s.last_result_at),
+        col(b.suite), col(b.plugin), col(b.version), col(b.target), col(h.label).label("hardware"),
+    )  # fmt: skip
+    return select(*columns).join(b, col(b.id) == col(s.benchmark_id)).join(h, col(h.id) == col(s.hardware_id))
+
+
+def points(session: Session, series_ids: Collection[int], low: int = 0, high: int | None = None) -> Sequence[Row[Any]]:
+    """(series, revision, position, environment, value, spread, state, run) of each result, by series and position."""
+    r = t.Result
+    query = (
+        select(
+            col(r.series_id),
+            col(r.revision_id),
+            col(t.Revision.position),
+            col(r.environment_id),
+            col(r.value),
+            col(r.spread),
+            col(r.state),
+            col(r.run_id),
+        )
+        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
+        .where(col(r.series_id).in_(series_ids), col(t.Revision.position) >= low)
+        .order_by(col(r.series_id), col(t.Revision.position), col(r.run_id))
+    )
+    if high is not None:
+        query = query.where(col(t.Revision.position) <= high)
+    return session.execute(query).all()
+
+
+def recent_values(session: Session, series_ids: Collection[int], low: int) -> Sequence[Row[Any]]:
+    """(series, position, value) since position ``low``: what a sparkline needs."""
+    r = t.Result
+    return session.execute(
+        select(col(r.series_id), col(t.Revision.position), col(r.value))
+        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
+        .where(col(r.series_id).in_(series_ids), col(t.Revision.position) >= low)
+        .order_by(col(r.series_id), col(t.Revision.position))
+    ).all()
+
+
+def last_position(session: Session, series_ids: Collection[int]) -> dict[int, int]:
+    """Position of the newest commit that has a result, by series."""
+    out: dict[int, int] = {}
+    for part in _parts(series_ids):
+        rows = session.execute(
+            select(col(t.Result.series_id), func.max(col(t.Revision.position)))
+            .join(t.Revision, col(t.Revision.id) == col(t.Result.revision_id))
+            .where(col(t.Result.series_id).in_(part))
+            .group_by(col(t.Result.series_id))
+        )
+        out.update({series: position for series, position in rows if position is not None})
+    return out
+
+
+def changes_of_series(session: Session, series_ids: Collection[int]) -> list[t.ChangePoint]:
+    """Change points that stand, oldest first."""
+    out: list[t.ChangePoint] = []
+    for part in _parts(series_ids):
+        out += (
+            session.execute(
+                select(t.ChangePoint)
+                .where(col(t.ChangePoint.series_id).in_(part), col(t.ChangePoint.state) != "withdrawn")
+                .order_by(col(t.ChangePoint.id))
+            )
+            .scalars()
+            .all()
+        )
+    return out
+
+
+def changes_of_regressions(session: Session, regression_ids: Collection[int]) -> Sequence[t.ChangePoint]:
+    return (
+        session.execute(
+            select(t.ChangePoint)
+            .where(col(t.ChangePoint.regression_id).in_(regression_ids), col(t.ChangePoint.state) != "withdrawn")
+            .order_by(col(t.ChangePoint.strength).desc(), col(t.ChangePoint.id))
+        )
+        .scalars()
+        .all()
+    )
+
+
+def changes_at_revision(session: Session, revision_id: int) -> Sequence[t.ChangePoint]:
+    return (
+        session.execute(
+            select(t.ChangePoint)
+            .where(col(t.ChangePoint.after_revision_id) == revision_id, col(t.ChangePoint.state) != "withdrawn")
+            .order_by(col(t.ChangePoint.strength).desc())
+        )
+        .scalars()
+        .all()
+    )
+
+
+def last_changes(session: Session, project_id: int) -> dict[int, Row[Any]]:
+    """(series_id, ratio, low, high, difference, kind, regression_id, created_at) of each series' newest change."""
+    c = t.ChangePoint
+    rows = session.execute(
+        select(
+            col(c.series_id), col(c.ratio), col(c.ratio_low).label("low"), col(c.ratio_high).label("high"),
+            col(c.difference), col(c.kind), col(c.regression_id), col(c.created_at),
+        )
+        .join(t.Series, col(t.Series.id) == col(c.series_id))
+        .join(t.Revision, col(t.Revision.id) == col(c.after_revision_id))
+        .where(col(t.Series.project_id) == project_id, col(c.state) != "withdrawn")
+        .order_by(col(t.Revision.position), col(c.id))
+    )  # fmt: skip
+    return {row.series_id: row for row in rows}
+
+
+def change_positions(session: Session, series_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """(series, position, kind) of the first commit after each change."""
+    c = t.ChangePoint
+    return session.execute(
+        select(col(c.series_id), col(t.Revision.position), col(c.kind))
+        .join(t.Revision, col(t.Revision.id) == col(c.after_revision_id))
+        .where(col(c.series_id).in_(series_ids), col(c.state) != "withdrawn", col(t.Revision.position).is_not(None))
+    ).all()
+
+
+def failures(session: Session, benchmark_ids: Collection[int], low: int, high: int) -> Sequence[Row[Any]]:
+    """(run, benchmark, hardware, revision, outcome, params) of runs that gave no value, between two positions."""
+    r = t.Run
+    return session.execute(
+        select(col(r.id), col(r.benchmark_id), col(r.hardware_id), col(r.revision_id), col(r.outcome), col(r.params))
+        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
+        .where(
+            col(r.benchmark_id).in_(benchmark_ids),
+            col(r.outcome) != "ok",
+            col(t.Revision.position) >= low,
+            col(t.Revision.position) <= high,
+        )
+        .order_by(col(t.Revision.position), col(r.id))
+        .limit(2000)
+    ).all()
+
+
+def environments_by_id(session: Session, ids: Collection[int]) -> dict[int, t.Environment]:
+    rows = session.execute(select(t.Environment).where(col(t.Environment.id).in_(ids))).scalars()
+    return {row.id or 0: row for row in rows}
+
+
+def events_of_project(session: Session, project_id: int, limit: int = 500) -> Sequence[t.Event]:
+    """Annotations of the project, and changes of environment on any node, oldest first."""
+    e = t.Event
+    wanted = or_(
+        col(e.project_id) == project_id, and_(col(e.project_id).is_(None), col(e.kind).in_(("environment", "node")))
+    )
+    return session.execute(select(e).where(wanted).order_by(col(e.at)).limit(limit)).scalars().all()
+
+
+# --- regressions ----------------------------------------------------------------------------------------------------
+
+
+def regressions(
+    session: Session,
+    project_id: int,
+    *,
+    kinds: Sequence[str] = (),
+    states: Sequence[str] = (),
+    below: int | None = None,
+    limit: int = 50,
+) -> Sequence[t.Regression]:
+    """Newest first, ids below ``below``."""
+    r = t.Regression
+    query = select(r).where(col(r.project_id) == project_id)
+    if kinds:
+        query = query.where(col(r.kind).in_(kinds))
+    if states:
+        query = query.where(col(r.state).in_(states))
+    if below is not None:
+        query = query.where(col(r.id) < below)
+    return session.execute(query.order_by(col(r.id).desc()).limit(limit)).scalars().all()
+
+
+def regression_counts(session: Session, project_id: int, kind: str) -> dict[str, int]:
+    query = (
+        select(col(t.Regression.state), func.count())
+        .where(col(t.Regression.project_id) == project_id)
+        .group_by(col(t.Regression.state))
+    )
+    if kind:
+        query = query.where(col(t.Regression.kind) == kind)
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
+def regression(session: Session, id_: int) -> t.Regression | None:
+    return session.get(t.Regression, id_)
+
+
+def audit_of(session: Session, subject_type: str, subject_id: str) -> Sequence[t.AuditEntry]:
+    """Who did what to it, oldest first."""
+    a = t.AuditEntry
+    return (
+        session.execute(
+            select(a)
+            .where(col(a.subject_id) == subject_id, col(a.subject_type) == subject_type)
+            .order_by(col(a.at), col(a.id))
+        )
+        .scalars()
+        .all()
+    )
+
+
+def _parts(ids: Collection[int], size: int = 5000) -> list[list[int]]:
+    """``ids`` in parts that a statement can carry (SQLite takes 32,766 parameters)."""
+    every = list(dict.fromkeys(ids))
+    return [every[at : at + size] for at in range(0, len(every), size)]

@@ -1,0 +1,258 @@
+"""A graph: many series over the commits of a branch, thinned so that extremes and changes stay."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Any
+
+from sqlmodel import Session
+
+from groundspeed.service.db import reads
+from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import Invalid, NotFound
+from groundspeed.service.usecases.views import refs
+from groundspeed.service.wire import views as v
+
+MAX_SERIES = 40
+_BEST = ("valid", "degraded", "rejected")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQuery:
+    """``low`` and ``high`` are positions on the branch; ``points`` is how many to send of each series at most."""
+
+    series: tuple[int, ...]
+    low: int = 0
+    high: int | None = None
+    points: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    position: int
+    revision: int
+    environment: int
+    value: float
+    low: float
+    high: float
+    count: int
+    run: int
+    state: str
+
+
+def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | None = None) -> v.Graph:
+    """Raises NotFound for a series that is not this project's, Invalid for too many."""
+    if len(query.series) > MAX_SERIES:
+        raise Invalid(f"A graph shows {MAX_SERIES} series at most.", "Leave some of them out.")
+    with db.read() as session:
+        project = refs.project_row(session, slug)
+        rows = _series(session, project.id, query.series)
+        high = reads.tip_position(session, project.id) if query.high is None else query.high
+        points = {id_: _points(list(group)) for id_, group in _by_series(session, query, high)}
+        changes: dict[int, list[v.Change]] = {}
+        for change in refs.changes(session, reads.changes_of_series(session, query.series)):
+            changes.setdefault(change.series, []).append(change)
+        failures = reads.failures(session, {row.benchmark_id for row in rows}, query.low, high) if rows else ()
+        chosen = [
+            _chosen(row, points.get(row.id, []), changes.get(row.id, []), (failures, query.points)) for row in rows
+        ]
+        frame = _Frame(session, chosen)
+        revisions = frame.revisions()
+        return v.Graph(
+            project=refs.project_ref(project),
+            series=tuple(_drawn(frame, one) for one in chosen),
+            revisions=revisions,
+            environments=frame.environments(),
+            events=_events(session, project.id, revisions),
+            siblings=_siblings(session, rows),
+            query=echo or {},
+        )
+
+
+def _series(session: Session, project_id: int, ids: Sequence[int]) -> list[Any]:
+    rows = reads.series_rows(session, ids)
+    known = {row.id for row in rows if row.project_id == project_id}
+    missing = [str(id_) for id_ in ids if id_ not in known]
+    if missing:
+        raise NotFound(f"There is no series {', '.join(missing)} in this project.", "Choose one from its benchmarks.")
+    return rows
+
+
+def _by_series(session: Session, query: GraphQuery, high: int) -> Any:
+    return groupby(reads.points(session, query.series, query.low, high), key=lambda row: row.series_id)
+
+
+def _points(rows: list[Any]) -> list[_Point]:
+    """Results of the same commit and environment become one point."""
+    out = []
+    for (position, environment), group in groupby(
+        sorted(rows, key=lambda r: (r.position, r.environment_id)), key=lambda r: (r.position, r.environment_id)
+    ):
+        every = list(group)
+        state = min((r.state for r in every), key=_rank)
+        used = (
+            [r for r in every if r.state == state] if state != "valid" else [r for r in every if r.state != "rejected"]
+        )
+        values = [r.value for r in used]
+        centre = values[0] if len(values) == 1 else median(values)
+        half = used[0].spread if len(values) == 1 else 0.0
+        last = every[-1]
+        out.append(
+            _Point(
+                position,
+                last.revision_id,
+                environment,
+                centre,
+                min(values) - half,
+                max(values) + half,
+                len(every),
+                last.run_id,
+                state,
+            )
+        )
+    return out
+
+
+def _rank(state: str) -> int:
+    return _BEST.index(state) if state in _BEST else len(_BEST)
+
+
+def thin(values: Sequence[float], keep: set[int], limit: int) -> list[int]:
+    """Indices that stand for ``values``: the lowest and highest of each of ``limit / 2`` parts, ends, and ``keep``."""
+    n = len(values)
+    if n <= limit:
+        return list(range(n))
+    chosen = {0, n - 1} | {i for i in keep if 0 <= i < n}
+    parts = max(1, (limit - len(chosen)) // 2)
+    for k in range(parts):
+        part = range(k * n // parts, (k + 1) * n // parts)
+        chosen.add(min(part, key=values.__getitem__))
+        chosen.add(max(part, key=values.__getitem__))
+    return sorted(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A series, all of its points, those that are shown, and what stands beside them."""
+
+    row: Any
+    every: list[_Point]
+    shown: list[_Point]
+    changes: list[v.Change]
+    failures: list[Any]
+
+
+def _chosen(row: Any, points: list[_Point], changes: list[v.Change], more: tuple[Sequence[Any], int]) -> _Chosen:
+    failures, limit = more
+    positions = [p.position for p in points]
+    ends = [x.position for c in changes for x in (c.before, c.after) if x.position is not None]
+    keep = {bisect_left(positions, x) for x in ends}
+    shown = [points[i] for i in thin([p.value for p in points], keep, limit)]
+    return _Chosen(row, points, shown, changes, [f for f in failures if _same_place(row, f)])
+
+
+def _drawn(frame: _Frame, one: _Chosen) -> v.GraphSeries:
+    ends = sorted(c.after.position for c in one.changes if c.after.position is not None)
+    return v.GraphSeries(
+        series=refs.series_ref(one.row),
+        points=_columns(frame, one.shown),
+        total=len(one.every),
+        segments=_segments(one.every, one.shown, ends),
+        changes=tuple(one.changes),
+        failures=tuple(
+            v.Failure(revision=frame.revision[f.revision_id], outcome=f.outcome, run=f.id) for f in one.failures
+        ),
+        threshold=one.row.threshold,
+    )
+
+
+def _same_place(series: Any, failure: Any) -> bool:
+    """Whether a failed run would have given a value of the series."""
+    if (failure.benchmark_id, failure.hardware_id) != (series.benchmark_id, series.hardware_id):
+        return False
+    return all(failure.params.get(key, value) == value for key, value in series.params.items())
+
+
+def _columns(frame: _Frame, chosen: list[_Point]) -> v.Points:
+    return v.Points.model_construct(
+        revision=tuple(frame.revision[p.revision] for p in chosen),
+        environment=tuple(frame.environment[p.environment] for p in chosen),
+        value=tuple(refs.finite(p.value) for p in chosen),
+        low=tuple(refs.finite(p.low) for p in chosen),
+        high=tuple(refs.finite(p.high) for p in chosen),
+        count=tuple(p.count for p in chosen),
+        run=tuple(p.run for p in chosen),
+        state=tuple(p.state for p in chosen),
+    )
+
+
+def _segments(points: list[_Point], chosen: list[_Point], ends: list[int]) -> tuple[v.Segment, ...]:
+    """Level (median of all points) between changes, from and to an index of the points shown."""
+    if not chosen:
+        return ()
+    every, shown = [p.position for p in points], [p.position for p in chosen]
+    edges = [-1, *dict.fromkeys(ends), every[-1] + 1]
+    out = []
+    for low, high in pairwise(edges):
+        inside = [p.value for p in points[bisect_left(every, low) : bisect_left(every, high)]]
+        first, last = bisect_left(shown, low), bisect_left(shown, high) - 1
+        if inside and last >= first:
+            out.append(v.Segment(first=first, last=last, level=median(inside)))
+    return tuple(out)
+
+
+class _Frame:
+    """Commits (oldest first) and environments (in order of appearance) that something stands on, with their places."""
+
+    def __init__(self, session: Session, chosen: Sequence[_Chosen]) -> None:
+        wanted = {p.revision for one in chosen for p in one.shown} | {
+            f.revision_id for one in chosen for f in one.failures
+        }
+        self._rows = sorted(reads.revision_columns_by_id(session, wanted).values(), key=lambda row: row.position)
+        self.revision = {row.id: i for i, row in enumerate(self._rows)}
+        ids = dict.fromkeys(p.environment for one in chosen for p in one.shown)
+        found = reads.environments_by_id(session, ids)
+        self._environments = tuple(refs.environment_ref(found[id_]) for id_ in ids)
+        self.environment = {id_: i for i, id_ in enumerate(ids)}
+
+    def environments(self) -> tuple[v.EnvironmentRef, ...]:
+        return self._environments
+
+    def revisions(self) -> v.Revisions:
+        return v.Revisions.model_construct(
+            id=tuple(r.id for r in self._rows),
+            sha=tuple(r.sha for r in self._rows),
+            position=tuple(r.position for r in self._rows),
+            at=tuple(int(r.committed_at.timestamp()) for r in self._rows),
+            author=tuple(r.author for r in self._rows),
+            title=tuple(r.title[:120] for r in self._rows),
+        )
+
+
+def _events(session: Session, project_id: int, revisions: v.Revisions) -> tuple[v.EventMark, ...]:
+    """Events at the first commit shown that is not older; those before all or after all have no place."""
+    order = sorted(range(len(revisions.id)), key=revisions.at.__getitem__)
+    times = [revisions.at[i] for i in order]
+    out = []
+    for event in reads.events_of_project(session, project_id):
+        at = bisect_left(times, int(event.at.timestamp()))
+        if event.revision_id in revisions.id:
+            place: int | None = revisions.id.index(event.revision_id)
+        else:
+            place = order[at] if 0 < at < len(order) else None
+        if place is not None:
+            out.append(
+                v.EventMark(
+                    id=event.id or 0, kind=event.kind, title=event.title, body=event.body, revision=place, at=event.at
+                )
+            )
+    return tuple(out)
+
+
+def _siblings(session: Session, rows: Sequence[Any]) -> tuple[v.SeriesRef, ...]:
+    benchmarks = dict.fromkeys(row.benchmark_id for row in rows)
+    return tuple(refs.series_ref(s) for id_ in benchmarks for s in reads.series_of_benchmark(session, id_))

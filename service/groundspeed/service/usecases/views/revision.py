@@ -1,0 +1,85 @@
+"""A commit: what was measured on it, beside the measured commit before it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from sqlmodel import Session
+
+from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.views import refs
+from groundspeed.service.usecases.views.overview import revision_states
+from groundspeed.service.usecases.views.runs import run_row
+from groundspeed.service.wire import views as v
+
+LOOK_BACK = 30
+"""How many commits back a value to stand beside is looked for."""
+
+
+def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
+    """Raises NotFound when ``sha`` names no commit, or more than one."""
+    with db.read() as session:
+        project = refs.project_row(session, slug)
+        found = reads.revision_by_sha(session, project.id, sha)
+        if found is None:
+            raise NotFound(f"There is no single commit {sha!r} in {project.name}.", "Give more of its hash.")
+        near = _neighbours(session, project.id, found)
+        changes = reads.changes_at_revision(session, found.id or 0)
+        series = {row.id: row for row in reads.series_rows(session, [c.series_id for c in changes])}
+        failed = reads_work.failed_runs_of_revision(session, found.id or 0)
+        names = refs.Names(session, [found.id])
+        return v.RevisionPage(
+            project=refs.project_ref(project),
+            revision=refs.revision_ref(found),
+            parents=tuple(found.parents),
+            previous=near[0],
+            next=near[1],
+            state=revision_states(session, [found])[0],
+            results=tuple(_results(session, project.id, found)),
+            changes=tuple(
+                v.AffectedSeries(series=refs.series_ref(series[c.series]), change=c)
+                for c in refs.changes(session, changes)
+            ),
+            failures=tuple(run_row(run, suite, node, names) for run, suite, node in failed),
+        )
+
+
+def _neighbours(session: Session, project_id: int, found: Any) -> tuple[v.RevisionRef | None, v.RevisionRef | None]:
+    if found.position is None:
+        return None, None
+    at = reads.revisions_at(session, project_id, [found.position - 1, found.position + 1])
+    before, after = at.get(found.position - 1), at.get(found.position + 1)
+    return (
+        refs.revision_ref(before) if before is not None else None,
+        refs.revision_ref(after) if after is not None else None,
+    )
+
+
+def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionResult]:
+    rows: dict[int, list[Any]] = {}
+    for row in reads_work.results_of_revisions(session, project_id, [found.id]):
+        rows.setdefault(row.series_id, []).append(row)
+    earlier: dict[int, tuple[int, float]] = {}
+    if found.position is not None and rows:
+        for row in reads.recent_values(session, rows, max(0, found.position - LOOK_BACK)):
+            if row.position < found.position:
+                earlier[row.series_id] = (row.position, row.value)
+    at = reads.revisions_at(session, project_id, {position for position, _ in earlier.values()})
+    out = []
+    for series in reads.series_rows(session, rows):
+        mine, before = rows[series.id], earlier.get(series.id)
+        out.append(
+            v.RevisionResult(
+                series=refs.series_ref(series),
+                value=median(row.value for row in mine),
+                spread=mine[-1].spread,
+                count=len(mine),
+                run=mine[-1].run_id,
+                previous=before[1] if before is not None else None,
+                previous_at=refs.revision_ref(at[before[0]]) if before is not None else None,
+            )
+        )
+    return out

@@ -1,0 +1,167 @@
+"""One process in full: its samples, its conditions over time, its evidence, and how to repeat it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from sqlmodel import Session
+
+from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.views import refs
+from groundspeed.service.wire import views as v
+
+STATES = ("valid", "degraded", "rejected")
+MAX_SAMPLES = 5000
+MAX_INFLATED = 64 << 20
+_UNITS = {"mhz": "MHz", "c": "°C", "w": "W", "percent": "%", "bytes": "B", "ratio": ""}
+
+
+def run_row(run: Any, suite: str, node: str, names: refs.Names) -> v.RunRow:
+    """One process in one line."""
+    return v.RunRow(
+        id=run.id,
+        job=run.job_id,
+        benchmark=suite,
+        key=run.benchmark_key,
+        side=run.side,
+        replicate=run.replicate,
+        outcome=run.outcome,
+        summary=summary(run.evidence),
+        node=node,
+        duration_s=run.duration_s,
+        started_at=run.started_at,
+        revision=names.known_revision(run.revision_id),
+    )
+
+
+def summary(evidence: Mapping[str, Any]) -> str:
+    """The first line of what a failed run left, at most 300 characters."""
+    for key in ("error", "reason", "message", "detail", "stderr", "traceback"):
+        text = evidence.get(key)
+        if isinstance(text, str) and text.strip():
+            return text.strip().splitlines()[0][:300]
+    return ""
+
+
+def unpack_samples(blob: bytes | None) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Values and states of a stored set of samples; empty when it was not kept or cannot be read."""
+    if not blob:
+        return (), ()
+    try:
+        raw = zlib.decompressobj().decompress(blob, MAX_INFLATED)
+    except zlib.error:
+        return (), ()
+    n = len(raw) // 9
+    values = struct.unpack(f"<{n}d", raw[: 8 * n])
+    states = tuple(STATES[b] if b < len(STATES) else "rejected" for b in raw[8 * n : 9 * n])
+    return values, states
+
+
+def run_page(db: Database, id_: int) -> v.RunPage:
+    """Raises NotFound for an unknown run."""
+    with db.read() as session:
+        found = reads_work.run(session, id_)
+        if found is None:
+            raise NotFound(f"There is no run {id_}.", "Runs are listed with their jobs, under Runs.")
+        run, suite, node = found
+        names = refs.Names(session, [run.revision_id], [run.environment_id])
+        results = reads_work.results_of_run(session, id_)
+        series = {row.id: row for row in reads.series_rows(session, [r.series_id for r in results])}
+        job = reads_work.job(session, run.job_id)
+        project = reads.project_by_id(session, job.project_id) if job is not None else None
+        environment = reads.environments_by_id(session, [run.environment_id])[run.environment_id]
+        build = reads_work.build_snapshot(session, run.build_id)
+        benchmark = reads_work.benchmark(session, run.benchmark_id)
+        artefacts = [a for a in reads_work.artefacts_of_attempts(session, [run.attempt_id]) if a.run_id in {None, id_}]
+        return v.RunPage(
+            project=refs.project_ref(project),
+            run=run_row(run, suite, node, names),
+            job=run.job_id,
+            attempt=run.attempt_id,
+            plugin=benchmark.plugin,
+            params=run.params,
+            environment=refs.environment_ref(environment),
+            facets=tuple(environment.facets),
+            build=tuple(build.facets) if build is not None else (),
+            device=run.device_uuid or "",
+            hardware=_hardware(session, run.hardware_id),
+            evidence=run.evidence,
+            conditions=run.conditions,
+            facts=run.facts,
+            phases_s=run.phases_s,
+            samples=tuple(_samples(r, series[r.series_id]) for r in results),
+            traces=tuple(traces(run.trace)),
+            artefacts=tuple(
+                v.ArtefactView(id=a.id or 0, kind=a.kind, name=a.name, size_bytes=a.size_bytes, stored=a.stored)
+                for a in artefacts
+            ),
+            repeat=_repeat(suite, run, names.known_revision(run.revision_id).sha),
+        )
+
+
+def _hardware(session: Session, id_: int) -> str:
+    return reads_work.hardware_by_id(session, [id_])[id_].label
+
+
+def _samples(result: Any, series: Any) -> v.SampleSet:
+    values, states = unpack_samples(result.samples)
+    return v.SampleSet(
+        series=refs.series_ref(series),
+        value=result.value,
+        spread=result.spread,
+        state=result.state,
+        values=tuple(refs.finite(x) for x in values[:MAX_SAMPLES]),
+        states=states[:MAX_SAMPLES],
+    )
+
+
+def _repeat(suite: str, run: Any, sha: str) -> str:
+    """The command that measures the same benchmark of the same commit on this machine."""
+    parts = ["groundspeed", "bench", "--suite", suite, "--only", run.benchmark_key, "--revision", sha]
+    return shlex.join(parts)
+
+
+def traces(blob: bytes | None) -> list[v.Trace]:
+    """Conditions over time. Stored as zlib of JSON: columns by name, with ``t`` (seconds from the start) among them."""
+    if not blob:
+        return []
+    try:
+        data = json.loads(zlib.decompressobj().decompress(blob, MAX_INFLATED))
+    except (zlib.error, ValueError):
+        return []
+    if isinstance(data, list):
+        data = _columns(data)
+    if not isinstance(data, dict):
+        return []
+    times = _numbers(data.get("t") or data.get("t_s") or ())
+    out = []
+    for name, column in data.items():
+        if name in {"t", "t_s"} or not isinstance(column, list):
+            continue
+        y = _numbers(column)
+        if any(value is not None for value in y) and len(y) == len(times):
+            unit = _UNITS.get(str(name).rsplit("_", 1)[-1], "")
+            out.append(v.Trace(name=str(name), unit=unit, t=times, y=y))
+    return out
+
+
+def _columns(rows: list[Any]) -> dict[str, list[Any]]:
+    """Columns of a list of samples."""
+    dicts = [row for row in rows if isinstance(row, dict)]
+    names = dict.fromkeys(name for row in dicts for name in row)
+    return {name: [row.get(name) for row in dicts] for name in names}
+
+
+def _numbers(column: Any) -> tuple[float | None, ...]:
+    return tuple(
+        float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) else None
+        for x in column
+    )

@@ -1,0 +1,1 @@
+"""What is measured of this project. See groundspeed.toml."""

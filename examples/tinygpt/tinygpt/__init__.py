@@ -1,0 +1,1 @@
+"""A small language model in PyTorch, made to be read."""

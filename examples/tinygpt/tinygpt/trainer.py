@@ -1,0 +1,23 @@
+"""One step of training, and the loop around it."""
+
+import torch
+
+from tinygpt.model import TinyGPT
+
+
+class Trainer:
+    """Holds what training needs: model, optimiser, and what is reported."""
+
+    def __init__(self, model: TinyGPT, rate: float = 3e-4) -> None:
+        self.model = model
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+        self.steps = 0
+
+    def step(self, tokens: torch.Tensor, targets: torch.Tensor) -> float:
+        """Learn from one batch; returns its loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.model.loss(tokens, targets)
+        loss.backward()
+        self.optimizer.step()
+        self.steps += 1
+        return loss.item()

@@ -9,7 +9,7 @@ from scipy import ndimage
 from groundspeed.service.domain.modes import Modes, find_modes, segment_modes, shift
 from groundspeed.service.domain.segment import segment
 from groundspeed.service.domain.series import Floats
-from groundspeed.service.domain.window import Window, counting
+from groundspeed.service.domain.window import Window, counting, surroundings
 
 FILTER = 7
 """Running median, in points, that a value must disagree with to be an outlier: three in a row are, four are a step."""
@@ -150,10 +150,8 @@ def _without_drift(
 
 
 def _measured(window: Window, cuts: list[int], centre: float, slope: float) -> tuple[Step, ...]:
-    marks = [0, *cuts, window.size]
     out = []
-    for i, p in enumerate(cuts):
-        a, b = marks[i], marks[i + 2]
+    for a, p, b in surroundings(cuts, window.size):
         before, after = window.mean(a, p), window.mean(p, b)
         error = math.hypot(window.noise_of_mean(p, p - a), window.noise_of_mean(p, b - p))
         base = centre + slope * p
@@ -162,10 +160,8 @@ def _measured(window: Window, cuts: list[int], centre: float, slope: float) -> t
 
 
 def _of_modes(z: Floats, cuts: list[int], modes: Modes, outliers: int, floor: float) -> Analysis:
-    marks = [0, *cuts, z.size]
     out = []
-    for i, p in enumerate(cuts):
-        a, b = marks[i], marks[i + 2]
+    for a, p, b in surroundings(cuts, z.size):
         delta = shift(z[a:p], z[p:b])
         before = float(np.median(z[a:p]))
         error = modes.spread * math.sqrt(1.0 / (p - a) + 1.0 / (b - p)) * 1.25

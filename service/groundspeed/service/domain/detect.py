@@ -1,162 +1,162 @@
-"""Where did this series change?"""
+"""Where a series changed: change points, what environments did, drift, noise and class, point by point or at once."""
 
-import json
 import math
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
+from groundspeed.service.domain.examine import DetectConfig, Examination, Judged, examine, with_bounds
 from groundspeed.service.domain.findings import (
     Cause,
     ChangePoint,
     Drift,
+    EnvironmentEffect,
     NoiseLedger,
     SeriesClass,
     change_kind,
 )
-from groundspeed.service.domain.robust import difference_sd, is_log_scale
-from groundspeed.service.domain.series import Columns, Floats, Point, SeriesData, columns
+from groundspeed.service.domain.history import GUARD, KEEP, SPAN, StaleStateError, Stretch
+from groundspeed.service.domain.noise import classify, ledger
+from groundspeed.service.domain.series import Columns, SeriesData, columns
+from groundspeed.service.domain.state import DETECTOR_VERSION, DetectorState
 
-DETECTOR_VERSION = "0"
+__all__ = [
+    "DETECTOR_VERSION",
+    "DetectConfig",
+    "Detection",
+    "DetectorState",
+    "StaleStateError",
+    "detect",
+    "detect_columns",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class DetectConfig:
-    """``alpha`` is the chance of a false change point per series looked at; ``min_effect`` overrides the kind's."""
-
-    alpha: float = 0.001
-    min_effect: float | None = None
-    min_points: int = 5
-    """A change with fewer points than this on either side is provisional (unless replicates confirm it)."""
-    replicates: int = 3
-    """Fresh processes on either side of a change that confirm it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DetectorState:
-    """What detection must keep so that the next point costs little."""
-
-    points: tuple[Point, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        rows = [[p.x, list(p.values), p.environment, p.outcome] for p in self.points]
-        return zlib.compress(json.dumps({"version": DETECTOR_VERSION, "points": rows}).encode())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "DetectorState | None":
-        """None when the state is another detector version's: detect from all points again."""
-        doc = json.loads(zlib.decompress(data))
-        if doc.get("version") != DETECTOR_VERSION:
-            return None
-        return cls(tuple(Point(x, tuple(v), env, outcome) for x, v, env, outcome in doc["points"]))
+MOST_UNMEASURED = 1000
+"""A suspect range lists at most this many x."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """All that is known of a series' history."""
+    """All that is known of a series' history. ``change_points`` are in order of x."""
 
     change_points: tuple[ChangePoint, ...]
     drift: Drift | None
     series_class: SeriesClass
     noise: NoiseLedger
     state: DetectorState
-
-
-class StaleStateError(ValueError):
-    """A point lies before what the state has settled: detect again from all points."""
+    environment_effects: tuple[EnvironmentEffect, ...] = ()
 
 
 def detect(series: SeriesData, config: DetectConfig | None = None, state: DetectorState | None = None) -> Detection:
     """Find the change points of ``series``.
 
-    With ``state`` the series' points are those that came after it (same answer as from all points at once); a point
-    that lies before what the state has settled raises ``StaleStateError``.
+    With ``state`` the series' points are those that came since (the answer is the same as from all points at once);
+    a point that repeats the x and environment of an open one replaces it. A point at or before what the state has
+    settled raises ``StaleStateError``, points out of order ``ValueError``.
     """
+    return detect_columns(series, columns(series.points), config, state)
+
+
+def detect_columns(
+    series: SeriesData, new: Columns, config: DetectConfig | None = None, state: DetectorState | None = None
+) -> Detection:
+    """As ``detect``, from arrays; ``series.points`` then only feed the noise ledger and may be empty."""
     config = config or DetectConfig()
-    if state is not None:
-        if state.points and series.points and series.points[0].x <= state.points[-1].x:
-            raise StaleStateError("points before the newest known one: detect again from all points")
-        series = replace(series, points=state.points + series.points)
-    cols = columns(series.points)
-    log = is_log_scale(cols.y)
-    work = np.log(cols.y) if log else cols.y
-    sigma = difference_sd(work)
-    found = tuple(
-        _change(series, config, cols, work, log, sigma, *cut) for cut in _cuts(work, sigma, series, config, log)
-    )
-    ledger = NoiseLedger(point=sigma, mde=5.0 * sigma * math.sqrt(2.0 / 10))
-    series_class: SeriesClass = "unknown" if cols.y.size < 5 else "constant" if sigma == 0 else "steady"
-    return Detection(found, None, series_class, ledger, DetectorState(series.points))
+    state = state or DetectorState()
+    settled, effects = state.settled, state.effects
+    stretch = state.stretch.extended(new)
+    while stretch.size >= SPAN:
+        full = stretch.head(SPAN)
+        seen = examine(full, series, config)
+        done = [j for j in with_bounds(seen.judged, SPAN) if j.step.at < SPAN - GUARD]
+        settled += tuple(_change(j, full, seen, series) for j in done)
+        start = max(SPAN - KEEP, done[-1].step.at if done else 0)
+        effects += tuple(e for at, e in _effects(full, seen) if at < start)
+        stretch = stretch.cut(start, SPAN)
+    seen = examine(stretch, series, config)
+    changes = settled + tuple(_change(j, stretch, seen, series) for j in with_bounds(seen.judged, stretch.size))
+    known = effects + tuple(e for _, e in _effects(stretch, seen))
+    noise = ledger(seen, stretch, series, config.threshold(max(stretch.size + stretch.offset, 1)), state.noise)
+    kept = DetectorState(settled, effects, stretch, noise)
+    return Detection(changes, _drift(stretch, seen), classify(noise, stretch, series), noise, kept, known)
 
 
-def _cuts(
-    work: Floats, sigma: float, series: SeriesData, config: DetectConfig, log: bool
-) -> Iterator[tuple[int, int, int]]:
-    """(start, cut, end) of every accepted step, by binary segmentation on clipped values."""
-    n = work.size
-    if n < 2:
-        return
-    floor = math.log1p(series.threshold(config.min_effect)) if log else 0.0
-    noise = max(sigma, floor / 8.0, 1e-12)
-    crit = -float(special.ndtri(config.alpha / max(2 * n, 2)))
-    todo = [(0, n)]
-    cuts: list[int] = []
-    while todo:
-        a, b = todo.pop()
-        if b - a < 2:
-            continue
-        segment = work[a:b]
-        centre = np.median(segment)
-        total = np.cumsum(segment - centre)
-        k = np.arange(1, b - a)
-        gap = (total[-1] - total[:-1]) / (b - a - k) - total[:-1] / k
-        z = np.abs(gap) / (noise * np.sqrt(1.0 / k + 1.0 / (b - a - k)))
-        best = int(np.argmax(z))
-        if z[best] > crit and abs(gap[best]) > floor:
-            cuts.append(a + best + 1)
-            todo += [(a, a + best + 1), (a + best + 1, b)]
-    cuts.sort()
-    edges = [0, *cuts, n]
-    for i in range(1, len(edges) - 1):
-        yield edges[i - 1], edges[i], edges[i + 1]
-
-
-def _change(
-    series: SeriesData,
-    config: DetectConfig,
-    cols: Columns,
-    work: Floats,
-    log: bool,
-    sigma: float,
-    start: int,
-    cut: int,
-    end: int,
-) -> ChangePoint:
-    before, after = work[start:cut], work[cut:end]
-    low, high = float(np.median(before)), float(np.median(after))
-    error = max(1.25 * sigma, 1e-12) * math.sqrt(1 / before.size + 1 / after.size)
-    delta = high - low
-    x0, x1 = int(cols.x[cut - 1]), int(cols.x[cut])
-    level0, level1 = (math.exp(low), math.exp(high)) if log else (low, high)
-    ratios = [math.exp(delta + k * 1.96 * error) for k in (0, -1, 1)] if log else [math.nan] * 3
-    firm = min(before.size, after.size) >= config.min_points or min(cols.count[cut - 1 : cut + 1]) >= config.replicates
-    cause: Cause = "environment" if cols.environment[cut] != cols.environment[cut - 1] else "code"
+def _change(judged: Judged, stretch: Stretch, seen: Examination, series: SeriesData) -> ChangePoint:
+    step, scale = judged.step, seen.scale
+    x0, x1 = int(stretch.x[step.at - 1]), int(stretch.x[step.at])
+    before, after = scale.back(step.before), scale.back(step.after)
+    n = stretch.size + stretch.offset
+    ratio, low, high = _interval(step.delta, step.error, step.left + step.right - 2, log=scale.log)
+    env = stretch.environment[step.at - 1], stretch.environment[step.at]
     return ChangePoint(
-        x0,
-        x1,
-        *ratios,
-        difference=level1 - level0,
-        strength=abs(delta) / error,
-        p_value=float(min(1.0, 2 * special.ndtr(-abs(delta) / error) * work.size)),
-        provisional=not firm,
-        kind=change_kind(level1 - level0, series.direction),
-        cause=cause,
-        unmeasured=tuple(range(x0 + 1, x1)),
-        level_before=level0,
-        level_after=level1,
-        points_before=int(before.size),
-        points_after=int(after.size),
+        x_before=x0,
+        x_after=x1,
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        difference=after - before,
+        strength=step.strength,
+        p_value=min(1.0, 2.0 * n * float(special.ndtr(-step.strength))),
+        provisional=judged.provisional,
+        kind=change_kind(after - before, series.direction),
+        cause=_cause(x0, x1, int(env[0]), int(env[1])),
+        unmeasured=tuple(range(x0 + 1, min(x1, x0 + 1 + MOST_UNMEASURED))),
+        level_before=before,
+        level_after=after,
+        points_before=step.left,
+        points_after=step.right,
+        environment_before=_name(stretch, env[0]),
+        environment_after=_name(stretch, env[1]),
+        replicated=judged.replicated,
     )
+
+
+def _interval(delta: float, error: float, df: int, *, log: bool) -> tuple[float, float, float]:
+    """Ratio with its 95 % Student interval; NaN where ratios mean nothing."""
+    if not log:
+        return math.nan, math.nan, math.nan
+    reach = float(special.stdtrit(max(df, 1), 0.975)) * error
+    return _exp(delta), _exp(delta - reach), _exp(delta + reach)
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
+def _cause(x0: int, x1: int, env0: int, env1: int) -> Cause:
+    if env0 < 0 or env1 < 0 or env0 == env1:
+        return "code"
+    return "environment" if x0 == x1 else "both"
+
+
+def _name(stretch: Stretch, code: int) -> str | None:
+    return stretch.names[code] if code >= 0 else None
+
+
+def _effects(stretch: Stretch, seen: Examination) -> list[tuple[int, EnvironmentEffect]]:
+    """Every change of environment in the stretch with its own estimate, between the neighbouring steps."""
+    places = stretch.boundaries()
+    if not places:
+        return []
+    marks = sorted({0, stretch.size, *places, *(j.step.at for j in seen.judged)})
+    sd = seen.analysis.wander if seen.analysis else seen.floor / 2.0
+    out = []
+    for at in places:
+        k = marks.index(at)
+        before, after = seen.z[marks[k - 1] : at], seen.z[at : marks[k + 1]]
+        delta = float(np.median(after) - np.median(before))
+        error = sd * math.sqrt(1.0 / before.size + 1.0 / after.size)
+        ratio = _interval(delta, error, before.size + after.size - 2, log=seen.scale.log)
+        x0, x1 = int(stretch.x[at - 1]), int(stretch.x[at])
+        names = stretch.names[stretch.environment[at - 1]], stretch.names[stretch.environment[at]]
+        out.append((at, EnvironmentEffect(x0, x1, *names, *ratio, confounded=x0 != x1)))
+    return out
+
+
+def _drift(stretch: Stretch, seen: Examination) -> Drift | None:
+    found = seen.analysis
+    if found is None or found.slope == 0.0:
+        return None
+    total = math.expm1(found.slope * (stretch.size - 1))
+    x0, x1 = int(stretch.x[0]), int(stretch.x[-1])
+    return Drift(math.expm1(found.slope), total, x0, x1, abs(found.slope_strength))

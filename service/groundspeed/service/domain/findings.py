@@ -1,4 +1,4 @@
-"""What detection says: change points, drift, and the whole of a detection."""
+"""What detection says: change points, what an environment did, drift, and noise."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,10 +14,11 @@ SeriesClass = Literal["constant", "steady", "noisy", "bimodal", "launch-bound", 
 class ChangePoint:
     """The series changed after ``x_before`` and not later than ``x_after``, the first point that shows it.
 
-    ``ratio`` is level after over level before with its confidence interval ``ratio_low`` to ``ratio_high`` (all NaN
-    where a level is zero or negative: read ``difference``, in the series' unit). ``strength`` is the effect in
-    standard errors, ``p_value`` the chance of as much from noise alone, corrected for the places looked at.
-    ``provisional``: too little data after it (or before it) to be sure. ``unmeasured`` are the x between the two.
+    ``ratio`` is level after over level before with its 95 % interval ``ratio_low`` to ``ratio_high`` (NaN where
+    values are not all positive: read ``difference``, in the series' unit). ``strength`` is the effect in standard
+    errors, ``p_value`` the chance of as much from noise alone among all the places looked at. ``provisional``: too
+    little data around it to be sure, replicates or more points will tell. ``cause``: *both* means that code and
+    environment changed between the two points and can't be told apart. ``unmeasured`` are the x between the two.
     """
 
     x_before: int
@@ -38,11 +39,30 @@ class ChangePoint:
     points_after: int = 0
     environment_before: str | None = None
     environment_after: str | None = None
+    replicated: bool = False
+    """Fresh processes on either side bear it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentEffect:
+    """What a change of environment did to the series, significant or not, with its 95 % interval.
+
+    ``confounded``: the code changed between the same two points as well.
+    """
+
+    x_before: int
+    x_after: int
+    environment_before: str
+    environment_after: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    confounded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Slow change that is not a step: relative change per point and over the span it was seen on."""
+    """Slow change that is not a step: relative change per point and over the points it was seen on."""
 
     per_point: float
     total: float
@@ -55,17 +75,20 @@ class Drift:
 class NoiseLedger:
     """Relative standard deviations by source (None: not measurable from this series), and what follows.
 
-    ``point`` is the scatter from point to point, which detection uses. ``mde`` is the smallest relative step that
-    ``mde_points`` points on either side would show.
+    ``point`` is the scatter from point to point, which detection uses; ``wander`` is what the noise of long means
+    behaves as if it came from. ``mde`` is the smallest relative step that ``mde_points`` points on either side would
+    show with 80 % probability; ``floor`` is the smallest that is reported.
     """
 
     point: float
+    wander: float
+    mde: float
+    floor: float
+    mde_points: int = 10
     within_process: float | None = None
     between_process: float | None = None
     between_day: float | None = None
     between_node: float | None = None
-    mde: float = float("nan")
-    mde_points: int = 10
     outlier_share: float = 0.0
     mode_gap: float | None = None
     quantum: float | None = None

@@ -8,7 +8,7 @@ import numpy as np
 
 from groundspeed.service.domain.segment import segment
 from groundspeed.service.domain.series import Floats
-from groundspeed.service.domain.window import MIN_SEGMENT, Window, edges
+from groundspeed.service.domain.window import MIN_SEGMENT, Window, edges, surroundings
 
 QUARTILE_OF_DIFFERENCE = 0.4506
 """First quartile of |a - b| for two standard normal values."""
@@ -61,8 +61,7 @@ def segment_modes(z: Floats, raw: list[int], modes: Modes, threshold: float, flo
         cuts += [a + p for p in segment(window, threshold, floor, modes.spread)]
     cuts.sort()
     for _ in range(2):
-        marks = [0, *cuts, z.size]
-        cuts = sorted({_place(z, *marks[i : i + 3], modes) for i in range(len(cuts))})
+        cuts = sorted({_place(z, *near, modes) for near in surroundings(cuts, z.size)})
     return _prune(z, cuts, modes, floor)
 
 
@@ -89,8 +88,7 @@ def _prune(z: Floats, cuts: list[int], modes: Modes, floor: float) -> list[int]:
     """Drop cuts whose level does not change once the modes are matched."""
     cuts = list(cuts)
     while cuts:
-        marks = [0, *cuts, z.size]
-        sizes = [abs(shift(z[a:p], z[p:b])) for a, p, b in zip(marks, cuts, marks[2:], strict=False)]
+        sizes = [abs(shift(z[a:p], z[p:b])) for a, p, b in surroundings(cuts, z.size)]
         least = min(range(len(cuts)), key=sizes.__getitem__)
         if sizes[least] >= max(floor, 1.5 * modes.spread):
             break

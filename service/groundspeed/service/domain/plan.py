@@ -12,7 +12,10 @@ Why = Literal["replicate", "bisect"]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Measure ``x`` in ``replicates`` further fresh processes; ``why`` and the change point's ``x_after`` say what for."""
+    """Measure ``x`` in ``replicates`` further fresh processes.
+
+    ``why`` and ``change_x``, the ``x_after`` of a change point, say what for.
+    """
 
     x: int
     replicates: int

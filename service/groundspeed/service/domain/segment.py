@@ -3,7 +3,7 @@
 import numpy as np
 
 from groundspeed.service.domain.scan import fill, scan
-from groundspeed.service.domain.window import MIN_SEGMENT, Window
+from groundspeed.service.domain.window import MIN_SEGMENT, Window, surroundings
 
 REACH = 60
 """How far from a step, in points, its exact place is looked for."""
@@ -46,17 +46,16 @@ def _snap(window: Window, cuts: list[int]) -> list[int]:
 def _prune(window: Window, cuts: list[int], threshold: float, floor: float) -> list[int]:
     """Drop the least supported cut until every one left is strong, large and abrupt."""
     cuts = list(cuts)
-    marks = [0, *cuts, window.size]
-    worth = [_worth(window, *marks[i : i + 3], floor) for i in range(len(cuts))]
+    worth = [_worth(window, *near, floor) for near in surroundings(cuts, window.size)]
     while cuts:
         least = min(range(len(cuts)), key=worth.__getitem__)
         if worth[least] >= threshold:
             break
         del cuts[least], worth[least]
-        marks = [0, *cuts, window.size]
+        around = surroundings(cuts, window.size)
         for i in (least - 1, least):
             if 0 <= i < len(cuts):
-                worth[i] = _worth(window, *marks[i : i + 3], floor)
+                worth[i] = _worth(window, *around[i], floor)
     return cuts
 
 
@@ -71,8 +70,7 @@ def _worth(window: Window, a: int, p: int, b: int, floor: float) -> float:
 
 
 def _place_all(window: Window, cuts: list[int], spread: float) -> list[int]:
-    marks = [0, *cuts, window.size]
-    return sorted({_place(window, *marks[i : i + 3], spread) for i in range(len(cuts))})
+    return sorted({_place(window, *near, spread) for near in surroundings(cuts, window.size)})
 
 
 def _place(window: Window, a: int, p: int, b: int, spread: float) -> int:

@@ -1,7 +1,7 @@
 """A series as the domain sees it: ordered points with what was measured at each, and what the metric means."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -71,7 +71,8 @@ class Columns:
     """Points that have a number, as arrays of one length n; ``gaps`` are the x where nothing was measured.
 
     ``y`` is the median over a point's processes, ``count`` how many processes, ``environment`` small integers
-    (equal where the environment is), -1 for unknown.
+    (equal where the environment is, an index into ``names``), -1 for unknown. ``many`` holds the values of the points
+    that have more than one, by index.
     """
 
     x: Ints
@@ -79,7 +80,8 @@ class Columns:
     count: Ints
     environment: Ints
     gaps: tuple[int, ...] = ()
-    names: tuple[str, ...] = field(default=())
+    names: tuple[str, ...] = ()
+    many: tuple[tuple[int, tuple[float, ...]], ...] = ()
 
 
 def median_of(values: tuple[float, ...]) -> float:
@@ -92,7 +94,7 @@ def median_of(values: tuple[float, ...]) -> float:
 def columns(points: tuple[Point, ...]) -> Columns:
     """Turn points into arrays, dropping those without a finite value.
 
-    Raises ``ValueError`` when ``x`` is not strictly increasing.
+    Raises ``ValueError`` when ``x`` falls, or repeats within one environment.
     """
     xs: list[int] = []
     ys: list[float] = []
@@ -100,17 +102,20 @@ def columns(points: tuple[Point, ...]) -> Columns:
     envs: list[int] = []
     gaps: list[int] = []
     names: dict[str, int] = {}
-    last: int | None = None
+    many: list[tuple[int, tuple[float, ...]]] = []
+    last: Point | None = None
     for point in points:
-        if last is not None and point.x <= last:
-            raise ValueError(f"points must be in order of x without repeats: {point.x} follows {last}")
-        last = point.x
+        if last is not None and point.x <= last.x and not _remeasured(last, point):
+            raise ValueError(f"points must be in order of x, one an environment: {point.x} follows {last.x}")
+        last = point
         values = point.values
         if len(values) != 1 or not math.isfinite(values[0]):
             values = point.finite()
         if not values:
             gaps.append(point.x)
             continue
+        if len(values) > 1:
+            many.append((len(xs), values))
         xs.append(point.x)
         ys.append(values[0] if len(values) == 1 else median_of(values))
         counts.append(len(values))
@@ -123,4 +128,10 @@ def columns(points: tuple[Point, ...]) -> Columns:
         np.array(envs, np.int64),
         tuple(gaps),
         tuple(names),
+        tuple(many),
     )
+
+
+def _remeasured(last: Point, point: Point) -> bool:
+    """The same commit again, under another environment."""
+    return point.x == last.x and point.environment != last.environment

@@ -6,6 +6,7 @@ positive), so that differences are relative changes.
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -148,4 +149,10 @@ def inverses(n: int) -> Floats:
 def edges(cuts: list[int], n: int) -> list[tuple[int, int]]:
     """The segments [a, b) between cuts."""
     marks = [0, *cuts, n]
-    return list(zip(marks[:-1], marks[1:], strict=True))
+    return list(pairwise(marks))
+
+
+def surroundings(cuts: list[int], n: int) -> list[tuple[int, int, int]]:
+    """Each cut p between its neighbours: (a, p, b), where [a, p) and [p, b) are the segments it parts."""
+    marks = [0, *cuts, n]
+    return list(zip(marks[:-2], cuts, marks[2:], strict=True))

@@ -1,0 +1,172 @@
+"""One open stretch of a series: its steps on the working scale, judged firm, provisional or withdrawn."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from groundspeed.service.domain.analyse import Analysis, Demand, Step, analyse
+from groundspeed.service.domain.ends import end_steps, short_steps
+from groundspeed.service.domain.history import Stretch
+from groundspeed.service.domain.replicates import FIND_ALPHA, contrast, judge
+from groundspeed.service.domain.robust import is_log_scale
+from groundspeed.service.domain.series import Floats, SeriesData
+
+SHORT = 40
+"""A stretch with fewer points than this yields provisional steps only: its noise is not known well enough."""
+FEWEST = 6
+"""Fewer points than this are looked at as pairs."""
+SHORT_THRESHOLD = 3.5
+
+
+@dataclass(frozen=True, slots=True)
+class DetectConfig:
+    """How detection weighs evidence.
+
+    ``alpha`` is the chance of a false step per 1,000 points of plain noise. ``min_effect`` replaces the kind's
+    smallest relative change (a series' own goes before it). A step with fewer than ``min_points`` points on either
+    side is provisional until ``replicates`` fresh processes on both sides bear it out.
+    """
+
+    alpha: float = 0.0025
+    min_effect: float | None = None
+    min_points: int = 5
+    replicates: int = 3
+
+    def threshold(self, n: int) -> float:
+        """Standard errors that a step among n points must show; more where the noise is estimated from few."""
+        base = -float(special.ndtri(self.alpha / 2000.0))
+        return min(base, SHORT_THRESHOLD) * (1.0 + 3.0 / n) if n < SHORT else base * (1.0 + 2.0 / n)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The working scale: logarithms, or multiples of ``unit`` where values are not all positive."""
+
+    log: bool
+    unit: float
+
+    @classmethod
+    def of(cls, y: Floats) -> "Scale":
+        if is_log_scale(y):
+            return cls(True, 1.0)
+        sizes = np.abs(y)
+        unit = float(np.median(sizes)) or float(np.max(sizes, initial=0.0)) or 1.0
+        return cls(False, unit)
+
+    def to(self, y: Floats) -> Floats:
+        z: Floats = np.log(y) if self.log else y / self.unit
+        return z
+
+    def back(self, z: float) -> float:
+        return math.exp(z) if self.log else z * self.unit
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A step and how sure it is."""
+
+    step: Step
+    provisional: bool
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Everything about one stretch, on its working scale."""
+
+    z: Floats
+    scale: Scale
+    judged: tuple[Judged, ...]
+    analysis: Analysis | None
+    floor: float
+
+
+def examine(stretch: Stretch, series: SeriesData, config: DetectConfig) -> Examination:
+    """Find and judge the steps of a stretch."""
+    scale = Scale.of(stretch.y)
+    z = scale.to(stretch.y)
+    explicit = series.min_effect is not None or config.min_effect is not None
+    floor = math.log1p(max(series.threshold(config.min_effect), 1e-9))
+    if stretch.size < FEWEST:
+        steps = short_steps(z, floor, series.noise_sd)
+        judged = _judge(steps, stretch, z, floor, floor / 12.0, config)
+        return Examination(z, scale, tuple(judged), None, floor)
+    demand = Demand(
+        config.threshold(stretch.size + stretch.offset),
+        floor,
+        learn_floor=not explicit and series.kind in {"time", "rate", "ratio"},
+        least_sd=_least_sd(series, stretch.size),
+        lock=stretch.lock,
+        fixed=stretch.boundaries(),
+    )
+    found = analyse(z, demand)
+    steps = [*found.steps, *end_steps(z, found)]
+    judged = _judge(steps, stretch, z, found.floor, found.sd, config)
+    return Examination(z, scale, tuple(judged), found, found.floor)
+
+
+def _least_sd(series: SeriesData, n: int) -> float:
+    """A spread known from elsewhere steadies the estimate of short stretches, and fades as points come."""
+    return 0.0 if series.noise_sd is None or n >= SHORT else 0.7 * series.noise_sd
+
+
+def _judge(
+    steps: list[Step], stretch: Stretch, z: Floats, floor: float, sd: float, config: DetectConfig
+) -> list[Judged]:
+    many = {i: v for i, v in stretch.many if len(v) >= config.replicates and min(v) > 0}
+    long = stretch.size + stretch.offset >= SHORT
+    out = []
+    for step in steps:
+        if long and min(step.left, step.right) >= config.min_points:
+            out.append(Judged(step, provisional=False))
+            continue
+        answer = _asked(step, many, floor, sd)
+        if answer != "refuted":
+            out.append(Judged(step, answer != "confirmed", answer == "confirmed"))
+    if many:
+        out += _between_replicates(out, many, stretch, floor, sd, z)
+        out.sort(key=lambda j: j.step.at)
+    return out
+
+
+def _asked(step: Step, many: dict[int, tuple[float, ...]], floor: float, sd: float) -> str:
+    """What the processes at the two points around a step say; *open* where there are too few."""
+    before, after = many.get(step.at - 1), many.get(step.at)
+    if before is None or after is None:
+        return "open"
+    return judge(step.delta, contrast(before, after, 0.5 * sd), floor, min(len(before), len(after)))
+
+
+def _between_replicates(
+    known: list[Judged],
+    many: dict[int, tuple[float, ...]],
+    stretch: Stretch,
+    floor: float,
+    sd: float,
+    z: Floats,
+) -> list[Judged]:
+    """Steps that only the processes of two neighbouring points show, such as a change undone by the next commit."""
+    pairs = [i for i in many if i - 1 in many and i >= max(stretch.lock, 1)]
+    out = []
+    for i in pairs:
+        if any(abs(j.step.at - i) <= 1 for j in known):
+            continue
+        seen = contrast(many[i - 1], many[i], sd)
+        if abs(seen.delta) < floor or seen.p_value > FIND_ALPHA / len(pairs):
+            continue
+        strength = -float(special.ndtri(max(seen.p_value, 1e-300)))
+        before = float(z[i - 1])
+        step = Step(i, strength, seen.delta, seen.error, before, before + seen.delta, 1, 1)
+        out.append(Judged(step, provisional=False, replicated=True))
+    return out
+
+
+def with_bounds(judged: tuple[Judged, ...], n: int) -> tuple[Judged, ...]:
+    """Points on either side of each step, up to the neighbouring steps."""
+    marks = [0, *[j.step.at for j in judged], n]
+    return tuple(
+        replace(j, step=replace(j.step, left=j.step.at - marks[i], right=marks[i + 2] - j.step.at))
+        for i, j in enumerate(judged)
+    )

@@ -1,0 +1,72 @@
+"""The detector's state between two points, and its bytes."""
+
+import json
+import struct
+import zlib
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from groundspeed.service.domain.findings import ChangePoint, EnvironmentEffect, NoiseLedger
+from groundspeed.service.domain.history import EMPTY, Stretch
+
+DETECTOR_VERSION = "1"
+_HEADER = struct.Struct("<4sI")
+_MAGIC = b"GSD1"
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorState:
+    """What is settled, and the open stretch. Its size does not grow with the series but for its settled findings."""
+
+    settled: tuple[ChangePoint, ...] = ()
+    effects: tuple[EnvironmentEffect, ...] = ()
+    stretch: Stretch = EMPTY
+    noise: NoiseLedger | None = None
+
+    def to_bytes(self) -> bytes:
+        """A compact form for storing; ``from_bytes`` reads it."""
+        s = self.stretch
+        doc = {
+            "version": DETECTOR_VERSION,
+            "settled": [asdict(c) for c in self.settled],
+            "effects": [asdict(e) for e in self.effects],
+            "noise": None if self.noise is None else asdict(self.noise),
+            "names": s.names,
+            "many": s.many,
+            "offset": s.offset,
+            "lock": s.lock,
+            "sealed": s.sealed,
+            "size": s.size,
+        }
+        text = json.dumps(doc).encode()
+        arrays = b"".join(a.tobytes() for a in (s.x, s.y, s.count, s.environment))
+        return _HEADER.pack(_MAGIC, len(text)) + zlib.compress(text + arrays, 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "DetectorState | None":
+        """None when the bytes are another detector version's: detect from all points again."""
+        if len(data) < _HEADER.size or data[:4] != _MAGIC:
+            return None
+        _, length = _HEADER.unpack_from(data)
+        body = zlib.decompress(data[_HEADER.size :])
+        doc = json.loads(body[:length])
+        if doc["version"] != DETECTOR_VERSION:
+            return None
+        n = doc["size"]
+        whole = [np.frombuffer(body, np.int64, n, length + 8 * n * i) for i in (0, 2, 3)]
+        y = np.frombuffer(body, np.float64, n, length + 8 * n)
+        many = tuple((int(i), tuple(map(float, v))) for i, v in doc["many"])
+        kept = doc["offset"], doc["lock"], doc["sealed"]
+        stretch = Stretch(whole[0], y, whole[1], whole[2], tuple(doc["names"]), many, *kept)
+        return cls(
+            tuple(_change(c) for c in doc["settled"]),
+            tuple(EnvironmentEffect(**e) for e in doc["effects"]),
+            stretch,
+            None if doc["noise"] is None else NoiseLedger(**doc["noise"]),
+        )
+
+
+def _change(row: dict[str, object]) -> ChangePoint:
+    row["unmeasured"] = tuple(row["unmeasured"])  # type: ignore[arg-type]
+    return ChangePoint(**row)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import Column, ForeignKey, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.types import BigId, JsonDocument, UtcDateTime
@@ -194,9 +194,19 @@ class Series(SQLModel, table=True):
     state: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """The detector's own incremental state."""
     detector_version: str = ""
-    dirty: bool = False
-    """Results have come that detection has not seen."""
     last_result_at: datetime | None = _time_or_none()
+    created_at: datetime = _time()
+
+
+class SeriesMark(SQLModel, table=True):
+    """A result of this series has come that detection has not seen.
+
+    Rows are only added and deleted, so that reports never wait for one another or for detection: whoever analyses
+    deletes the marks that it sees, and then sees their results too.
+    """
+
+    id: int | None = _big_id()
+    series_id: int = Field(foreign_key="series.id", index=True)
     created_at: datetime = _time()
 
 
@@ -290,6 +300,13 @@ class Run(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("job_id", "side", "benchmark_key", "replicate"),
         Index("ix_run_revision", "revision_id", "benchmark_id"),
+        Index(
+            "ix_run_failed",
+            "benchmark_id",
+            "hardware_id",
+            sqlite_where=text("outcome != 'ok'"),
+            postgresql_where=text("outcome != 'ok'"),
+        ),
     )
     id: int | None = _big_id()
     job_id: int = Field(foreign_key="job.id")

@@ -321,7 +321,6 @@ def upgrade() -> None:
         sa.Column("noise", sa.JSON().with_variant(postgresql.JSONB(), "postgresql"), nullable=False),
         sa.Column("state", sa.LargeBinary(), nullable=True),
         sa.Column("detector_version", sa.String(), nullable=False),
-        sa.Column("dirty", sa.Boolean(), nullable=False),
         sa.Column("last_result_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["benchmark_id"], ["benchmark.id"], name=op.f("fk_series_benchmark_id_benchmark")),
@@ -445,6 +444,17 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_jobside_revision_id"), ["revision_id"], unique=False)
 
     op.create_table(
+        "seriesmark",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("series_id", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name=op.f("fk_seriesmark_series_id_series")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_seriesmark")),
+    )
+    with op.batch_alter_table("seriesmark", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_seriesmark_series_id"), ["series_id"], unique=False)
+
+    op.create_table(
         "verdict",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
@@ -537,6 +547,13 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_run_attempt_id"), ["attempt_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_run_benchmark_id"), ["benchmark_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_run_created_at"), ["created_at"], unique=False)
+        batch_op.create_index(
+            "ix_run_failed",
+            ["benchmark_id", "hardware_id"],
+            unique=False,
+            sqlite_where=sa.text("outcome != 'ok'"),
+            postgresql_where=sa.text("outcome != 'ok'"),
+        )
         batch_op.create_index("ix_run_revision", ["revision_id", "benchmark_id"], unique=False)
 
     op.create_table(

@@ -1,0 +1,51 @@
+"""Rows that exist once for their content: found, or made without a race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, SQLModel, select
+
+Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+
+
+def insert_new(session: Session, table: type[SQLModel]) -> Any:
+    """An INSERT that leaves rows alone which are there already, in the session's dialect."""
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return insert(core(table)).on_conflict_do_nothing()
+
+
+def core(table: type[SQLModel]) -> Table:
+    """The Core table behind a model."""
+    found: Table = table.__table__  # type: ignore[attr-defined]
+    return found
+
+
+def ensure(
+    session: Session, table: type[SQLModel], rows: Iterable[Row], key: Sequence[str] = ("fingerprint",)
+) -> dict[Key, int]:
+    """Ids by key of ``rows``, each made when it was not there. Every row needs all columns without a SQL default.
+
+    Safe when several transactions make the same rows at once: they are inserted in the order of their key, so that
+    two waiting for one another cannot be, and read again after the insert.
+    """
+    wanted: dict[Key, Row] = {tuple(row[name] for name in key): row for row in rows}
+    found = _find(session, table, list(wanted), key)
+    missing = [wanted[k] for k in sorted(set(wanted) - set(found))]
+    if missing:
+        session.execute(insert_new(session, table), [dict(row) for row in missing])
+        found |= _find(session, table, [k for k in wanted if k not in found], key)
+    return found
+
+
+def _find(session: Session, table: type[SQLModel], keys: list[Key], key: Sequence[str]) -> dict[Key, int]:
+    if not keys:
+        return {}
+    columns = [core(table).c[name] for name in key]
+    condition = columns[0].in_([k[0] for k in keys]) if len(key) == 1 else tuple_(*columns).in_(keys)
+    query = select(core(table).c.id, *columns).where(condition)
+    return {tuple(row[1:]): row[0] for row in session.execute(query)}

@@ -1,0 +1,161 @@
+"""A job's life: every change of its state goes through :func:`move`. Drawn in docs/jobs.md, which a test compares."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import Attempt, AuditEntry, Job, Request
+from groundspeed.service.errors import Conflict, Invalid, NotFound
+from groundspeed.service.usecases import outbox
+from groundspeed.service.usecases.locking import held
+
+Event = Literal["claim", "succeed", "fail", "retry", "release", "poison", "cancel", "requeue"]
+
+TRANSITIONS: dict[tuple[str, Event], str] = {
+    ("queued", "claim"): "running",
+    ("queued", "cancel"): "cancelled",
+    ("running", "succeed"): "done",
+    ("running", "fail"): "failed",
+    ("running", "retry"): "queued",
+    ("running", "release"): "queued",
+    ("running", "poison"): "poison",
+    ("running", "cancel"): "cancelled",
+    ("failed", "requeue"): "queued",
+    ("poison", "requeue"): "queued",
+    ("cancelled", "requeue"): "queued",
+}
+OPEN = ("queued", "running")
+RUN_JOB = "groundspeed.run_job"
+FOLLOW_UP = "groundspeed.control.followup"
+
+
+def move(session: Session, job: Job, event: Event, now: datetime, error: str = "") -> None:
+    """Change the state of a job whose row this transaction holds, with everything that follows from it.
+
+    Raises :class:`Conflict` when the state does not allow the event.
+    """
+    state = TRANSITIONS.get((job.state, event))
+    if state is None:
+        raise Conflict(f"Job {job.id} is {job.state}: it cannot {event}.", "Look at it again; it may have moved on.")
+    job.state = state
+    job.error = error
+    job.finished_at = None if state in OPEN else now
+    if event == "requeue":
+        job.attempts = 0
+    if state == "queued":
+        announce(session, job, now)
+    session.add(job)
+    session.flush()
+    _settle(session, job, now)
+
+
+def announce(session: Session, job: Job, now: datetime) -> None:
+    """Tell the broker that the job waits (a hint: the database is the truth); one that may not start yet is told
+    when its time has come.
+    """
+    if job.not_before is not None and job.not_before > now:
+        job.hinted_at = None
+        return
+    job.hinted_at = now
+    outbox.enqueue(session, RUN_JOB, {"job_id": job.id, "pool": pool(job)})
+
+
+def pool(job: Job) -> str:
+    return str(job.requirements.get("pool") or "default")
+
+
+def cancel(database: Database, job_id: int, now: datetime, *, actor: str, reason: str = "by hand") -> None:
+    """Stop a job that waits or runs; the worker hears of it at its next heartbeat."""
+    with database.transaction() as session:
+        job = locked(session, job_id)
+        move(session, job, "cancel", now, reason)
+        _audit(session, actor, "job.cancel", job, now, reason)
+
+
+def retry(database: Database, job_id: int, now: datetime, *, actor: str) -> None:
+    """Queue a job again that failed, was given up or was cancelled; what it has delivered is kept."""
+    with database.transaction() as session:
+        job = locked(session, job_id)
+        job.not_before = None
+        move(session, job, "requeue", now)
+        _audit(session, actor, "job.retry", job, now)
+
+
+def reprioritise(database: Database, job_id: int, priority: int, now: datetime, *, actor: str) -> None:
+    """Give a waiting job another priority (0 first, 99 last)."""
+    if not 0 <= priority <= 99:
+        raise Invalid(f"{priority} is no priority.", "Give 0 (first) to 99 (last).")
+    with database.transaction() as session:
+        job = locked(session, job_id)
+        if job.state != "queued":
+            raise Conflict(f"Job {job_id} is {job.state}.", "Only a job that waits can be moved in the queue.")
+        job.priority = priority
+        session.add(job)
+        _audit(session, actor, "job.priority", job, now, str(priority))
+
+
+def locked(session: Session, job_id: int) -> Job:
+    """The job, held by this transaction; raises :class:`NotFound`."""
+    job = session.scalars(held(select(Job).where(col(Job.id) == job_id))).one_or_none()
+    if job is None:
+        raise NotFound(f"There is no job {job_id}.", "It may have been deleted with its project.")
+    return job
+
+
+def cancel_all(session: Session, request_id: int, now: datetime, reason: str) -> int:
+    """Cancel what is open of a request; returns how many jobs."""
+    query = select(Job).where(col(Job.request_id) == request_id, col(Job.state).in_(OPEN)).order_by(col(Job.id))
+    found = session.scalars(held(query)).all()
+    for job in found:
+        move(session, job, "cancel", now, reason)
+    return len(found)
+
+
+def _settle(session: Session, job: Job, now: datetime) -> None:
+    """Let the request follow its jobs, and a cancelled job's attempt end."""
+    if job.state == "cancelled":
+        ended = update(Attempt).where(col(Attempt.job_id) == job.id, col(Attempt.state) == "running")
+        session.execute(ended.values(state="cancelled", finished_at=now, error=job.error))
+    if job.state == "running":
+        started = update(Request).where(col(Request.id) == job.request_id, col(Request.state) == "planned")
+        session.execute(started.values(state="running"))
+        return
+    if job.state == "queued":
+        again = update(Request).where(col(Request.id) == job.request_id, col(Request.finished_at).is_not(None))
+        session.execute(again.values(state="running", finished_at=None, error=""))
+        return
+    settle_request(session, job.request_id, now)
+
+
+def settle_request(session: Session, request_id: int, now: datetime) -> bool:
+    """Finish the request when none of its jobs is open; returns whether it is finished.
+
+    The row is locked before the jobs are counted: of two jobs that end at once, the later sees the other's end.
+    """
+    request = session.scalars(held(select(Request).where(col(Request.id) == request_id))).one()
+    if request.state not in {"planned", "running"}:
+        return request.finished_at is not None
+    for state in OPEN:
+        open_job = select(col(Job.id)).where(col(Job.request_id) == request_id, col(Job.state) == state).limit(1)
+        if session.execute(open_job).first() is not None:
+            return False
+    counts = select(col(Job.state), func.count()).where(col(Job.request_id) == request_id).group_by(col(Job.state))
+    ended: dict[str, int] = dict(session.execute(counts).tuples().all())
+    bad = ended.get("failed", 0) + ended.get("poison", 0)
+    request.state = (
+        "cancelled" if set(ended) == {"cancelled"} else "failed" if ended and bad == sum(ended.values()) else "done"
+    )
+    request.finished_at = now
+    session.add(request)
+    outbox.enqueue(session, FOLLOW_UP, {"project_id": request.project_id})
+    return True
+
+
+def _audit(session: Session, actor: str, action: str, job: Job, now: datetime, what: str = "") -> None:
+    data = {"detail": what} if what else {}
+    session.add(AuditEntry(actor=actor, action=action, subject_type="job", subject_id=str(job.id), data=data, at=now))

@@ -1,0 +1,215 @@
+"""Nodes: they register, give signs of life, are drained, put in quarantine, and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import ensure
+from groundspeed.service.db.tables import AuditEntry, CatalogueEntry, Device, Environment, Event, Hardware, Node
+from groundspeed.service.errors import Invalid, NotFound
+from groundspeed.service.usecases import fingerprints
+from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.matching import Offer
+from groundspeed.service.wire import v1
+
+_HYGIENE = "Hygiene: "
+_LISTED = 8
+
+
+def protocol_mismatch(protocol: int) -> str:
+    """Why a worker of this protocol cannot work with this service; empty when it can."""
+    if protocol == v1.PROTOCOL:
+        return ""
+    which = "worker" if protocol < v1.PROTOCOL else "service"
+    return (
+        f"The worker speaks protocol {protocol}, the service {v1.PROTOCOL}: upgrade the {which}, "
+        "so that both come from the same release."
+    )
+
+
+def register(database: Database, message: v1.RegisterRequest, now: datetime, heartbeat_s: float) -> v1.RegisterReply:
+    """Note what a node is and can run; the same message again changes nothing but the time."""
+    if why := protocol_mismatch(message.protocol):
+        return v1.RegisterReply(accepted=False, reason=why, heartbeat_s=heartbeat_s)
+    with database.transaction() as session:
+        node = _ensure_node(session, message.node, now)
+        hardware = hardware_id(session, message.hardware)
+        environment = environment_id(session, message.environment, now) if message.environment else None
+        _note_environment(session, node, environment, now)
+        node.hardware_id, node.environment_id = hardware, environment
+        node.protocol, node.worker_version = message.protocol, message.worker_version
+        node.labels, node.slots, node.sandbox = dict(message.labels), message.slots, message.sandbox
+        node.info = [f.model_dump() for f in message.environment if not f.tracked]
+        node.registered_at = node.seen_at = now
+        _hygiene(session, node, message.hygiene, now)
+        session.add(node)
+        _replace_devices(session, node, message.devices)
+        _replace_catalogue(session, node, message.catalogue)
+        return v1.RegisterReply(accepted=True, node_id=node.id or 0, heartbeat_s=heartbeat_s)
+
+
+def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: datetime) -> v1.NodeHeartbeatReply:
+    """A sign of life; the reply says whether the node may take jobs, or must register (again)."""
+    if why := protocol_mismatch(message.protocol):
+        return v1.NodeHeartbeatReply(state="unknown", reason=why)
+    with database.transaction() as session:
+        node = session.scalars(held(select(Node).where(col(Node.name) == name))).one_or_none()
+        if node is None:
+            return v1.NodeHeartbeatReply(state="unknown", reason="The node is not known: register it.")
+        node.seen_at = now
+        _hygiene(session, node, message.hygiene, now)
+        session.add(node)
+        known = session.get(Environment, node.environment_id) if node.environment_id else None
+        told = message.environment_fingerprint
+        if told and (known is None or known.fingerprint != told):
+            return v1.NodeHeartbeatReply(state="unknown", reason="The environment has changed: register again.")
+        return v1.NodeHeartbeatReply.model_validate({"state": node.state, "reason": node.state_reason})
+
+
+def set_state(database: Database, name: str, state: str, now: datetime, *, actor: str, reason: str = "") -> None:
+    """Take a node out of use (``draining``: after its jobs; ``quarantined``: its results are in doubt) or back."""
+    if state not in {"active", "draining", "quarantined"}:
+        raise Invalid(f"{state!r} is no state of a node.", "Use active, draining or quarantined.")
+    with database.transaction() as session:
+        node = session.scalars(held(select(Node).where(col(Node.name) == name))).one_or_none()
+        if node is None:
+            raise NotFound(f"There is no node {name!r}.", "A node is known once its worker has registered.")
+        _change_state(session, node, state, reason or f"by {actor}", now)
+        entry = AuditEntry(actor=actor, action=f"node.{state}", subject_type="node", subject_id=name, at=now)
+        entry.data = {"reason": reason} if reason else {}
+        session.add(entry)
+
+
+def find(session: Session, name: str) -> Node | None:
+    return session.scalars(select(Node).where(col(Node.name) == name)).one_or_none()
+
+
+def offer(session: Session, node: Node) -> Offer:
+    """What a node has, ready to be compared with requirements."""
+    return offers(session, [node])[0]
+
+
+def offers(session: Session, found: Sequence[Node]) -> list[Offer]:
+    ids = [node.id for node in found]
+    hardware = {
+        row.id: row.facts
+        for row in session.scalars(select(Hardware).where(col(Hardware.id).in_({n.hardware_id for n in found})))
+    }
+    plugins: dict[int | None, dict[str, str]] = {i: {} for i in ids}
+    columns = select(col(CatalogueEntry.node_id), col(CatalogueEntry.plugin), col(CatalogueEntry.spec))
+    for node_id, plugin, spec in session.execute(columns.where(col(CatalogueEntry.node_id).in_(ids))).tuples():
+        plugins[node_id][plugin] = str(spec.get("error") or "")
+    memory: dict[int, int] = {}
+    for node_id, size in session.execute(
+        select(col(Device.node_id), col(Device.memory_bytes)).where(col(Device.node_id).in_(ids))
+    ).tuples():
+        memory[node_id] = min(size, memory.get(node_id, size))
+    return [_offer(n, hardware.get(n.hardware_id, {}), plugins[n.id], memory.get(n.id or 0, 0)) for n in found]
+
+
+def _offer(node: Node, facts: dict[str, Any], plugins: dict[str, str], device_memory: int) -> Offer:
+    return Offer(
+        name=node.name,
+        labels=node.labels,
+        gpu_model=str(facts.get("gpu_model", "")),
+        gpu_count=int(facts.get("gpu_count", 0)),
+        memory_bytes=int(facts.get("memory_bytes", 0)),
+        device_memory_bytes=device_memory,
+        topology=str(facts.get("topology", "")),
+        sandbox=node.sandbox,
+        plugins=frozenset(name for name, error in plugins.items() if not error),
+        broken={name: error for name, error in plugins.items() if error},
+    )
+
+
+def present(session: Session, now: datetime, silent_s: float) -> list[Node]:
+    """Nodes that have given a sign of life within ``silent_s``, whatever their state."""
+    since = now - timedelta(seconds=silent_s)
+    return list(session.scalars(select(Node).where(col(Node.seen_at) >= since).order_by(col(Node.id))))
+
+
+def hardware_id(session: Session, spec: v1.HardwareSpec) -> int:
+    fingerprint = fingerprints.hardware(spec)
+    gpu = f"{spec.gpu_count} × {spec.gpu_model}" if spec.gpu_count else ""
+    label = ", ".join(part for part in (gpu, f"{spec.cpu_count} × {spec.cpu_model}") if part)
+    row = {"fingerprint": fingerprint, "label": label, "facts": spec.model_dump()}
+    return ensure(session, Hardware, [row])[(fingerprint,)]
+
+
+def environment_id(session: Session, facets: Sequence[v1.Facet], now: datetime) -> int:
+    fingerprint = fingerprints.environment(facets)
+    kept = fingerprints.environment_facets(facets)
+    row = {"fingerprint": fingerprint, "label": "", "facets": kept, "created_at": now}
+    return ensure(session, Environment, [row])[(fingerprint,)]
+
+
+def _ensure_node(session: Session, name: str, now: datetime) -> Node:
+    row = Node(name=name, registered_at=now).model_dump(exclude={"id"})
+    ensure(session, Node, [row], key=("name",))
+    return session.scalars(held(select(Node).where(col(Node.name) == name))).one()
+
+
+def _note_environment(session: Session, node: Node, environment: int | None, now: datetime) -> None:
+    """A node whose environment differs from its last is an event of history."""
+    if node.environment_id is None or environment is None or node.environment_id == environment:
+        return
+    old, new = session.get_one(Environment, node.environment_id), session.get_one(Environment, environment)
+    session.add(
+        Event(
+            kind="environment",
+            node_id=node.id,
+            environment_from_id=node.environment_id,
+            environment_to_id=environment,
+            title=f"The environment of {node.name} changed",
+            body=_difference(old.facets, new.facets),
+            at=now,
+        )
+    )
+
+
+def _difference(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> str:
+    """One line a facet that differs: ``node driver: 550.54 → 580.159``."""
+    was = {(f["layer"], f["name"]): f["value"] for f in old}
+    now = {(f["layer"], f["name"]): f["value"] for f in new}
+    lines = [
+        f"{layer} {name}: {was.get((layer, name), 'absent')} → {now.get((layer, name), 'absent')}"
+        for layer, name in sorted(was.keys() | now.keys())
+        if was.get((layer, name)) != now.get((layer, name))
+    ]
+    return "\n".join(lines)
+
+
+def _hygiene(session: Session, node: Node, findings: Sequence[str], now: datetime) -> None:
+    """Findings take an active node out; their end brings back one that they took out, never one a person took out."""
+    if findings:
+        if node.state != "quarantined":
+            _change_state(session, node, "quarantined", _HYGIENE + "; ".join(findings[:_LISTED]), now)
+    elif node.state == "quarantined" and node.state_reason.startswith(_HYGIENE):
+        _change_state(session, node, "active", "", now)
+
+
+def _change_state(session: Session, node: Node, state: str, reason: str, now: datetime) -> None:
+    if node.state != state:
+        title = f"{node.name}: {node.state} → {state}"
+        session.add(Event(kind="node", node_id=node.id, title=title, body=reason, at=now))
+    node.state, node.state_reason = state, "" if state == "active" else reason
+    session.add(node)
+
+
+def _replace_devices(session: Session, node: Node, devices: Sequence[v1.DeviceSpec]) -> None:
+    session.execute(delete(Device).where(col(Device.node_id) == node.id))
+    session.add_all(Device(node_id=node.id or 0, **device.model_dump()) for device in devices)
+
+
+def _replace_catalogue(session: Session, node: Node, catalogue: Sequence[v1.PluginSpec]) -> None:
+    session.execute(delete(CatalogueEntry).where(col(CatalogueEntry.node_id) == node.id))
+    session.add_all(
+        CatalogueEntry(node_id=node.id, plugin=spec.name, version=spec.version, spec=spec.model_dump(mode="json"))
+        for spec in catalogue
+    )

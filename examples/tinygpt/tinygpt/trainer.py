@@ -2,6 +2,7 @@
 
 import torch
 
+from tinygpt.adam import Adam
 from tinygpt.model import TinyGPT
 
 
@@ -10,12 +11,13 @@ class Trainer:
 
     def __init__(self, model: TinyGPT, rate: float = 3e-4) -> None:
         self.model = model
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+        self.rate = rate
+        self.optimizer = Adam(model.parameters(), rate)
         self.steps = 0
 
     def step(self, tokens: torch.Tensor, targets: torch.Tensor) -> float:
         """Learn from one batch; returns its loss."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss = self.model.loss(tokens, targets)
         loss.backward()
         self.optimizer.step()

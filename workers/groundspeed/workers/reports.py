@@ -1,0 +1,149 @@
+"""From what a benchmark process reported to the message that goes to the service."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from groundspeed.plugins.protocol import ChildReport, MetricReport
+from groundspeed.plugins.spi import Outcome
+from groundspeed.service.wire import v1
+from groundspeed.workers.outcomes import clean
+
+MOST_REPORT_BYTES = 64 << 20
+MOST_VALUES = 100_000
+MOST_ARTEFACTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one process, before it is put on the wire."""
+
+    key: v1.RunKey
+    benchmark: v1.BenchmarkSpec
+    outcome: Outcome
+    evidence: Mapping[str, Any]
+    started_at: float
+    duration_s: float
+    report: ChildReport | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    environment: tuple[v1.Facet, ...] = ()
+    build: tuple[v1.Facet, ...] = ()
+    artefacts: tuple[v1.ArtefactRef, ...] = ()
+    plugin_version: str = ""
+
+
+def read_report(path: Path) -> tuple[ChildReport | None, str]:
+    """The report, or None and why it cannot be used (empty: there is none)."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return None, ""
+        size = path.stat().st_size
+        if size > MOST_REPORT_BYTES:
+            return None, f"the report is {size:,} bytes long, more than the {MOST_REPORT_BYTES:,} that are read"
+        report = ChildReport.from_json(path.read_text(encoding="utf-8"))
+        Outcome(report.outcome)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return None, f"the report cannot be read: {error}"
+    return report, ""
+
+
+def to_wire(finding: Finding) -> v1.RunReport:
+    """The message; what the wire does not take becomes a *crashed* run that says so, never an exception."""
+    try:
+        return _message(finding)
+    except (ValidationError, TypeError, ValueError) as error:
+        evidence = {"message": f"the benchmark's report breaks the protocol: {str(error)[:2000]}"}
+        bare = Finding(
+            key=finding.key,
+            benchmark=finding.benchmark,
+            outcome=Outcome.CRASHED,
+            evidence=evidence,
+            started_at=finding.started_at,
+            duration_s=finding.duration_s,
+            environment=finding.environment,
+            build=finding.build,
+            plugin_version=finding.plugin_version,
+        )
+        return _message(bare)
+
+
+def _message(finding: Finding) -> v1.RunReport:
+    report = finding.report
+    conditions = dict(finding.conditions)
+    samples: list[v1.Samples] = []
+    if report is not None:
+        conditions = {**clean(dict(report.conditions)), **conditions}
+        samples = [_samples(metric, conditions) for metric in report.metrics]
+    return v1.RunReport(
+        key=finding.key,
+        plugin=finding.benchmark.plugin,
+        plugin_version=(report.plugin_version if report else "") or finding.plugin_version or "0",
+        params=finding.benchmark.params,
+        outcome=finding.outcome.value,
+        started_at=finding.started_at,
+        duration_s=finding.duration_s,
+        samples=tuple(samples),
+        evidence=dict(finding.evidence),
+        conditions=conditions,
+        facts=clean(dict(report.facts)) if report else {},
+        phases_s={str(k): float(v) for k, v in report.phases_s.items()} if report else {},
+        device_uuid=report.device_uuid if report else None,
+        environment=finding.environment,
+        build=finding.build,
+        artefacts=finding.artefacts,
+    )
+
+
+def _samples(metric: MetricReport, conditions: dict[str, Any]) -> v1.Samples:
+    """Values that are no numbers cannot be stored; how many there were is kept in the conditions."""
+    if metric.states and len(metric.states) != len(metric.values):
+        raise ValueError(f"metric {metric.metric}: {len(metric.states)} states for {len(metric.values)} values")
+    finite = [i for i, value in enumerate(metric.values) if math.isfinite(value)][:MOST_VALUES]
+    if len(finite) < len(metric.values):
+        conditions.setdefault("values_not_sent", {})[metric.metric] = len(metric.values) - len(finite)
+    return v1.Samples.model_validate(
+        {
+            "metric": metric.metric,
+            "unit": metric.unit,
+            "direction": metric.direction,
+            "kind": metric.kind,
+            "gate": metric.gate,
+            "clock": metric.clock,
+            "params": dict(metric.params),
+            "values": [float(metric.values[i]) for i in finite],
+            "states": [metric.states[i] for i in finite] if metric.states else [],
+        }
+    )
+
+
+def collect_artefacts(report: ChildReport | None, workdir: Path, limit_bytes: int) -> list[tuple[v1.ArtefactRef, Path]]:
+    """The files a report names, if they really lie in the process's own folder and are not too large."""
+    found: list[tuple[v1.ArtefactRef, Path]] = []
+    for named in (report.artefacts if report else ())[:MOST_ARTEFACTS]:
+        try:
+            path = (workdir / named["path"]).resolve()
+            if not path.is_relative_to(workdir.resolve()) or not path.is_file() or path.stat().st_size > limit_bytes:
+                continue
+            reference = v1.ArtefactRef(
+                kind=named["kind"],
+                name=named["name"],
+                sha256=file_sha256(path),
+                size_bytes=path.stat().st_size,
+                media_type=named.get("media_type", "application/octet-stream"),
+            )
+        except (KeyError, OSError, ValidationError, TypeError):
+            continue
+        found.append((reference, path))
+    return found
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,126 @@
+"""Settings of a worker, read once at the entry point from ``GROUNDSPEED_WORKER_*`` and a few shared variables."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _shared(name: str) -> AliasChoices:
+    """A field that worker and service read under one name, with the worker's own name first."""
+    return AliasChoices(name.lower(), f"GROUNDSPEED_WORKER_{name}", f"GROUNDSPEED_{name}")
+
+
+class Credential(BaseModel):
+    """How to reach a private repository: a token (or password), or an SSH key file. Never part of a job."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    username: str = "x-access-token"
+    password: SecretStr | None = None
+    ssh_key: Path | None = None
+    hosts: tuple[str, ...] = ()
+    """Hosts it may be shown to; empty: only the host of the project's own repository."""
+
+
+class WorkerSettings(BaseSettings):
+    """Every field has a default that works beside ``groundspeed up``; docs/configuration.md lists them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GROUNDSPEED_WORKER_", frozen=True, extra="ignore", populate_by_name=True
+    )
+
+    data_dir: Path = Field(Path(".groundspeed"), validation_alias=_shared("DATA_DIR"))
+    """Folder for everything this worker keeps; the filesystem broker lies in it too."""
+    broker_url: str = Field("filesystem://", validation_alias=_shared("BROKER_URL"))
+    """Celery broker: filesystem:// (embedded) or redis://, rediss://."""
+    broker_options: dict[str, Any] = Field(default_factory=dict, validation_alias=_shared("BROKER_OPTIONS"))
+    """Further kombu transport options, as JSON."""
+    api_url: str = Field("http://127.0.0.1:8750", validation_alias=_shared("API_URL"))
+    token: SecretStr | None = None
+    """Bearer token of this node; none is needed on loopback."""
+    node: Annotated[str, Field(min_length=1, max_length=200)] = Field(default_factory=socket.gethostname)
+    pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] = "default"
+    labels: dict[str, str] = {}
+    stack: str = "default"
+    """Name of the software stack that this worker offers."""
+    python: Path | None = None
+    """Python that holds the node's torch; none: the one the worker runs with."""
+    stack_packages: tuple[str, ...] = ("torch", "numpy", "torchvision", "torchaudio", "pytorch-triton", "triton")
+    """Distributions of the node (with all they require) that every build sees below its own packages."""
+    device: str = "auto"
+    """Device handed to benchmarks: auto, cpu, cuda, xpu, mps."""
+    slots: Annotated[int, Field(ge=1, le=64)] = 1
+    """Jobs at a time. 1: the node is used exclusively. More: processors and devices are divided among the slots."""
+    lock_clocks: bool = False
+    """Whether the worker may lock the device's clocks while it measures (they are restored afterwards)."""
+    cache_dir: Path | None = None
+    spool_dir: Path | None = None
+    spool_max_bytes: Annotated[int, Field(ge=4096)] = 1 << 31
+    artefact_max_bytes: Annotated[int, Field(ge=0)] = 64 << 20
+    credentials: dict[str, Credential] = {}
+    """By name, as JSON: {"name": {"password": "..."}}."""
+    pass_env: tuple[str, ...] = ()
+    """Names of further variables handed to trusted builds and benchmarks."""
+    memory_limit_bytes: Annotated[int, Field(ge=0)] = 0
+    """Resident memory of one benchmark with all its processes; 0: nine tenths of what the machine has."""
+    log_bytes_per_run: Annotated[int, Field(ge=1024)] = 256 * 1024
+    keep_checkouts: Annotated[int, Field(ge=1)] = 64
+    keep_environments: Annotated[int, Field(ge=1)] = 24
+    git_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    idle_poll_s: Annotated[float, Field(gt=0)] = 10.0
+    """How often an idle worker asks for work that no message announced."""
+    grace_s: Annotated[float, Field(ge=0)] = 8.0
+    """After SIGTERM: how long spooled results may still be sent."""
+    sandbox: Annotated[str, Field(pattern=r"^(auto|off)$")] = "auto"
+    """auto: untrusted jobs run in bubblewrap when it works here; off: they are refused."""
+    package_index: str | None = None
+    """The only package index that a build of untrusted code reaches; none: it reaches no network."""
+
+    @field_validator("credentials", mode="before")
+    @classmethod
+    def _password_alone(cls, value: Any) -> Any:
+        """``{"name": "secret"}`` is short for ``{"name": {"password": "secret"}}``."""
+        if not isinstance(value, dict):
+            return value
+        return {k: {"password": v} if isinstance(v, str) else v for k, v in value.items()}
+
+    @property
+    def home(self) -> Path:
+        return self.data_dir.absolute() / "worker"
+
+    @property
+    def cache(self) -> Path:
+        return (self.cache_dir or self.home / "cache").absolute()
+
+    @property
+    def spool(self) -> Path:
+        return (self.spool_dir or self.home / "spool").absolute()
+
+    @property
+    def broker_dir(self) -> Path:
+        return self.data_dir.absolute() / "broker"
+
+    @property
+    def queue(self) -> str:
+        return f"bench.{self.pool}"
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes; see ``memory_limit_bytes``."""
+        return self.memory_limit_bytes or int(machine_memory_bytes() * 0.9)
+
+
+def machine_memory_bytes() -> int:
+    """What this machine, or the control group that the worker lives in, may use."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(path).read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            continue
+    return total

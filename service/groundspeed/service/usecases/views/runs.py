@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import math
 import shlex
-import struct
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_work, samples
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import views as v
 
-STATES = ("valid", "degraded", "rejected")
 MAX_SAMPLES = 5000
 MAX_INFLATED = 64 << 20
 _UNITS = {"mhz": "MHz", "c": "°C", "w": "W", "percent": "%", "bytes": "B", "ratio": ""}
@@ -49,20 +47,6 @@ def summary(evidence: Mapping[str, Any]) -> str:
         if isinstance(text, str) and text.strip():
             return text.strip().splitlines()[0][:300]
     return ""
-
-
-def unpack_samples(blob: bytes | None) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """Values and states of a stored set of samples; empty when it was not kept or cannot be read."""
-    if not blob:
-        return (), ()
-    try:
-        raw = zlib.decompressobj().decompress(blob, MAX_INFLATED)
-    except zlib.error:
-        return (), ()
-    n = len(raw) // 9
-    values = struct.unpack(f"<{n}d", raw[: 8 * n])
-    states = tuple(STATES[b] if b < len(STATES) else "rejected" for b in raw[8 * n : 9 * n])
-    return values, states
 
 
 def run_page(db: Database, id_: int) -> v.RunPage:
@@ -112,14 +96,14 @@ def _hardware(session: Session, id_: int) -> str:
 
 
 def _samples(result: Any, series: Any) -> v.SampleSet:
-    values, states = unpack_samples(result.samples)
+    values, states = samples.unpack(result.samples) if result.samples else ([], [])
     return v.SampleSet(
         series=refs.series_ref(series),
         value=result.value,
         spread=result.spread,
         state=result.state,
         values=tuple(refs.finite(x) for x in values[:MAX_SAMPLES]),
-        states=states[:MAX_SAMPLES],
+        states=tuple(states[:MAX_SAMPLES]),
     )
 
 

@@ -1,0 +1,87 @@
+"""A project's configuration at a commit, checked against what can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from groundspeed.service import config as configs
+from groundspeed.service.config.checks import near
+from groundspeed.service.config.model import ProjectConfig, SuiteSection
+from groundspeed.service.db.tables import Node
+from groundspeed.service.errors import ConfigError, Invalid, NotFound
+from groundspeed.service.repo import Repository
+from groundspeed.service.usecases import catalogue, parameters
+from groundspeed.service.wire import v1
+
+FILE_NAME = "groundspeed.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSuite:
+    """A suite whose parameters are right, as benchmarks of one job."""
+
+    suite: SuiteSection
+    plugin: v1.PluginSpec
+    benchmarks: tuple[v1.BenchmarkSpec, ...]
+
+
+class NoWorkerYet(Exception):
+    """A plugin that nobody offers so far: what names it waits. ``plugin`` is its name."""
+
+    def __init__(self, plugin: str) -> None:
+        super().__init__(f"no worker offers plugin {plugin!r}")
+        self.plugin = plugin
+
+
+def at(repo: Repository, sha: str) -> ProjectConfig:
+    """The configuration at a commit; raises :class:`ConfigError` when it is missing or wrong."""
+    try:
+        text = repo.read(sha, FILE_NAME)
+    except NotFound:
+        raise ConfigError(
+            f"{repo.url} has no {FILE_NAME} at {sha[:12]}.",
+            "Write one with `groundspeed init`, and commit it.",
+        ) from None
+    return configs.load(text, f"{sha[:12]}:{FILE_NAME}")
+
+
+def check(session: Session, config: ProjectConfig, wanted: Iterable[str] = ()) -> list[CheckedSuite]:
+    """The suites asked for (all by default), ready to become jobs.
+
+    Raises :class:`Invalid` for a suite, plugin or parameter that cannot be right, :class:`NoWorkerYet` for a plugin
+    that may still come with a worker.
+    """
+    suites = _chosen(config, list(wanted))
+    plugins = catalogue.known(session, (suite.plugin for suite in suites))
+    checked = []
+    for suite in suites:
+        plugin = plugins.get(suite.plugin)
+        if plugin is None:
+            raise _unknown(session, suite)
+        checked.append(CheckedSuite(suite, plugin, parameters.benchmarks(config, suite, plugin)))
+    return checked
+
+
+def _chosen(config: ProjectConfig, wanted: list[str]) -> list[SuiteSection]:
+    by_name = {suite.name: suite for suite in config.suite}
+    for name in wanted:
+        if name not in by_name:
+            raise Invalid(f"{FILE_NAME} has no suite {name!r}.", near(name, list(by_name)))
+    return [by_name[name] for name in wanted] or list(config.suite)
+
+
+def _unknown(session: Session, suite: SuiteSection) -> Exception:
+    """An error when the name is nearly that of a known plugin, or when there are workers and none has it."""
+    names = catalogue.names(session)
+    hint = near(suite.plugin, names)
+    workers = session.execute(select(col(Node.id)).limit(1)).first() is not None
+    if workers or hint.startswith("Did you mean"):
+        return Invalid(
+            f"Suite {suite.name!r}: no worker offers plugin {suite.plugin!r}.",
+            f"{hint} A plugin of your own is offered once its package is installed beside a worker.",
+        )
+    return NoWorkerYet(suite.plugin)

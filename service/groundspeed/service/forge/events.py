@@ -1,0 +1,225 @@
+"""GitHub's webhook payloads, turned into our events. Pure; raises :class:`Malformed` and nothing else.
+
+Only what we act on is read, so that payloads of any age, and of GitHub Enterprise, are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from groundspeed.service.forge.fields import Fields, Malformed
+from groundspeed.service.forge.model import (
+    CheckAsked,
+    Commented,
+    Event,
+    Ignored,
+    InstallationChanged,
+    MergeGroup,
+    Pinged,
+    PullAction,
+    PullRequest,
+    Pushed,
+    Repository,
+    RepositoryChanged,
+)
+
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PULL_ACTIONS: dict[str, PullAction] = {
+    "opened": "opened",
+    "synchronize": "updated",
+    "closed": "closed",
+    "reopened": "reopened",
+    "ready_for_review": "ready",
+    "converted_to_draft": "drafted",
+    "edited": "retargeted",
+    "labeled": "labelled",
+    "unlabeled": "labelled",
+}
+_REPOSITORY_ACTIONS = frozenset(
+    {"renamed", "transferred", "privatized", "publicized", "archived", "unarchived", "deleted", "edited"}
+)
+
+
+def read_event(name: str, payload: Any) -> Event:
+    """Understand one delivery: ``name`` is the header ``X-GitHub-Event``, ``payload`` its parsed JSON.
+
+    An event or action we do not act on is :class:`Ignored` with the reason to count it by.
+    """
+    reader = _READERS.get(name)
+    if reader is None:
+        return Ignored(f"event {_short(name)}")
+    return reader(Fields(payload))
+
+
+def _push(payload: Fields) -> Event:
+    before, after = _sha(payload.text("before")), _sha(payload.text("after"))
+    ref = payload.text("ref")
+    if not ref.startswith(("refs/heads/", "refs/tags/")):
+        return Ignored("push of another kind of ref")
+    pusher = payload.inner_or_none("sender") or payload.inner_or_none("pusher")
+    sender = (pusher.text("login", "") or pusher.text("name", "")) if pusher else ""
+    return Pushed(_repository(payload.inner("repository")), ref, before, after, payload.flag("forced"), sender)
+
+
+def _pull_request(payload: Fields) -> Event:
+    action = _PULL_ACTIONS.get(payload.text("action"))
+    if action is None:
+        return Ignored(f"pull_request {_short(payload.text('action'))}")
+    if action == "retargeted" and not _base_was_edited(payload):
+        return Ignored("pull_request edited without a new base")
+    pull = payload.inner("pull_request")
+    head, base = pull.inner("head"), pull.inner("base")
+    fork = head.inner_or_none("repo")
+    return PullRequest(
+        repository=_repository(payload.inner("repository")),
+        number=pull.number("number"),
+        action=action,
+        title=pull.text("title", ""),
+        author=_login(pull),
+        association=pull.text("author_association", "NONE"),
+        state="closed" if pull.text("state") == "closed" else "open",
+        merged=pull.flag("merged"),
+        draft=pull.flag("draft"),
+        head_sha=_must_be_sha(head, "sha"),
+        head_ref=head.text("ref"),
+        head_repository=_repository(fork) if fork else None,
+        base_ref=base.text("ref"),
+        base_sha=_must_be_sha(base, "sha"),
+        labels=tuple(label.text("name", "") for label in pull.items("labels")),
+        updated_at=pull.text("updated_at", ""),
+    )
+
+
+def _base_was_edited(payload: Fields) -> bool:
+    changes = payload.inner_or_none("changes")
+    return changes is not None and changes.has("base")
+
+
+def _issue_comment(payload: Fields) -> Event:
+    if payload.text("action") != "created":
+        return Ignored(f"issue_comment {_short(payload.text('action'))}")
+    issue, comment = payload.inner("issue"), payload.inner("comment")
+    if not issue.has("pull_request"):
+        return Ignored("comment on an issue that is no pull request")
+    user = comment.inner_or_none("user")
+    return Commented(
+        repository=_repository(payload.inner("repository")),
+        number=issue.number("number"),
+        comment_id=comment.number("id"),
+        author=_login(comment),
+        author_is_bot=user is not None and user.text("type", "User") == "Bot",
+        association=comment.text("author_association", "NONE"),
+        body=comment.text("body", ""),
+    )
+
+
+def _check_run(payload: Fields) -> Event:
+    action = payload.text("action")
+    if action not in {"rerequested", "requested_action"}:
+        return Ignored(f"check_run {_short(action)}")
+    check = payload.inner("check_run")
+    asked = payload.inner("requested_action").text("identifier") if action == "requested_action" else "rerun"
+    return _check(payload, check, asked, check.text("external_id", ""))
+
+
+def _check_suite(payload: Fields) -> Event:
+    action = payload.text("action")
+    if action != "rerequested":
+        return Ignored(f"check_suite {_short(action)}")
+    return _check(payload, payload.inner("check_suite"), "rerun", "")
+
+
+def _check(payload: Fields, check: Fields, action: str, external_id: str) -> CheckAsked:
+    return CheckAsked(
+        repository=_repository(payload.inner("repository")),
+        head_sha=_must_be_sha(check, "head_sha"),
+        action=action,
+        sender=payload.inner("sender").text("login", ""),
+        external_id=external_id,
+        numbers=tuple(pull.number("number") for pull in check.items("pull_requests")),
+    )
+
+
+def _merge_group(payload: Fields) -> Event:
+    if payload.text("action") != "checks_requested":
+        return Ignored(f"merge_group {_short(payload.text('action'))}")
+    group = payload.inner("merge_group")
+    return MergeGroup(
+        _repository(payload.inner("repository")),
+        _must_be_sha(group, "head_sha"),
+        _must_be_sha(group, "base_sha"),
+        group.text("base_ref"),
+    )
+
+
+def _repository_event(payload: Fields) -> Event:
+    action = payload.text("action")
+    if action not in _REPOSITORY_ACTIONS:
+        return Ignored(f"repository {_short(action)}")
+    return RepositoryChanged(_repository(payload.inner("repository")), action)
+
+
+def _installation(payload: Fields) -> Event:
+    installation = payload.inner("installation")
+    account = installation.inner_or_none("account")
+    return InstallationChanged(
+        installation.number("id"),
+        payload.text("action"),
+        account.text("login", "") if account else "",
+        added=tuple(_repository(r) for r in [*payload.items("repositories"), *payload.items("repositories_added")]),
+        removed=tuple(_repository(r) for r in payload.items("repositories_removed")),
+    )
+
+
+def _ping(payload: Fields) -> Event:
+    return Pinged(payload.text("zen", ""))
+
+
+_READERS: Mapping[str, Callable[[Fields], Event]] = {
+    "push": _push,
+    "pull_request": _pull_request,
+    "issue_comment": _issue_comment,
+    "check_run": _check_run,
+    "check_suite": _check_suite,
+    "merge_group": _merge_group,
+    "repository": _repository_event,
+    "installation": _installation,
+    "installation_repositories": _installation,
+    "ping": _ping,
+}
+
+
+def _repository(repository: Fields) -> Repository:
+    return Repository(
+        id=repository.number("id"),
+        full_name=repository.text("full_name"),
+        default_branch=repository.text("default_branch", ""),
+        private=repository.flag("private"),
+        clone_url=repository.text("clone_url", ""),
+    )
+
+
+def _login(thing: Fields) -> str:
+    """Name of the author; a deleted account is null in the payload and "ghost" on the page."""
+    user = thing.inner_or_none("user")
+    return user.text("login", "ghost") if user else "ghost"
+
+
+def _sha(text: str) -> str | None:
+    if not _SHA.fullmatch(text):
+        raise Malformed(f"{_short(text)!r} is no commit id")
+    return None if set(text) == {"0"} else text
+
+
+def _must_be_sha(thing: Fields, name: str) -> str:
+    sha = _sha(thing.text(name))
+    if sha is None:
+        raise Malformed(f"{name} is the null commit")
+    return sha
+
+
+def _short(text: str) -> str:
+    """A stranger's text, fit for a counter's label."""
+    return re.sub(r"[^\w.-]", "?", text[:40]) or "?"

@@ -22,6 +22,7 @@ from groundspeed.service.usecases.matching import unmet
 
 MIN_PAIRS, MAX_PAIRS = 3, 12
 _MEASURED = ("queued", "running", "done")
+_ENDED = ("failed", "poison", "cancelled")
 _HISTORY = ("measure", "backfill")
 _NAMED = 3
 
@@ -150,7 +151,9 @@ def _jobs(
     again = bool(request.payload.get("again")) or reason == "control"
     new: list[tuple[Job, list[tuple[str, int]]]] = []
     skipped = 0
-    have = {} if again else _measured(session, project.id or 0, list(stored.values()))
+    # What failed is tried again when a person asks, not with every push.
+    states = _MEASURED if request.kind == "manual" else _MEASURED + _ENDED
+    have = {} if again else _measured(session, project.id or 0, list(stored.values()), states)
     for index in spread(len(wanted.commits)):
         sha = wanted.commits[index].sha
         for name, (spec, requirements) in drafts.items():
@@ -223,7 +226,9 @@ def spread(count: int) -> list[int]:
     return order
 
 
-def _measured(session: Session, project_id: int, found: list[int]) -> dict[tuple[str, int], list[Any]]:
+def _measured(
+    session: Session, project_id: int, found: list[int], states: Sequence[str]
+) -> dict[tuple[str, int], list[Any]]:
     """Identities of what is measured or on its way, by (suite, revision)."""
     have: dict[tuple[str, int], list[Any]] = {}
     for start in range(0, len(found), 500):
@@ -234,7 +239,7 @@ def _measured(session: Session, project_id: int, found: list[int]) -> dict[tuple
                 col(JobSide.revision_id).in_(found[start : start + 500]),
                 col(Job.project_id) == project_id,
                 col(Job.reason).in_(_HISTORY),
-                col(Job.state).in_(_MEASURED),
+                col(Job.state).in_(states),
             )
         )
         for suite, revision_id, spec in session.execute(query).tuples():

@@ -28,6 +28,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
+from sqlmodel import SQLModel
 
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
@@ -225,13 +226,44 @@ def sqlite_database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]
     db.close()
 
 
+@pytest.fixture(scope="session")
+def _postgres_pool(postgres_server: PostgresServer, postgres_template: str) -> Iterator[list[str]]:
+    """URLs of migrated, empty databases that wait for a test: emptying one is ten times faster than making one."""
+    pool: list[str] = []
+    yield pool
+    for url in pool:
+        postgres_server.drop(url)
+
+
 @pytest.fixture
-def postgres_database(postgres_server: PostgresServer, postgres_template: str) -> Iterator[Database]:
-    url = postgres_server.create(postgres_template)
+def postgres_database(
+    postgres_server: PostgresServer, postgres_template: str, _postgres_pool: list[str]
+) -> Iterator[Database]:
+    url = _postgres_pool.pop() if _postgres_pool else postgres_server.create(postgres_template)
     db = Database(url)
     yield db
     db.close()
-    postgres_server.drop(url)
+    if _emptied(url):
+        _postgres_pool.append(url)
+    else:
+        postgres_server.drop(url)
+
+
+def _emptied(url: str) -> bool:
+    """Empty every table that has rows; False when the schema is no longer that of the template."""
+    tables = [table.name for table in SQLModel.metadata.sorted_tables]
+    count = ", ".join(f'EXISTS (SELECT FROM "{name}")' for name in tables)
+    try:
+        with psycopg.connect(_plain(url), options="-c lock_timeout=5000") as connection:
+            row = connection.execute(f"SELECT version_num, {count} FROM alembic_version").fetchone()  # type: ignore[call-overload]
+            if row is None or row[0] != migrate.newest():
+                return False
+            full = [f'"{name}"' for name, some in zip(tables, row[1:], strict=True) if some]
+            if full:
+                connection.execute(f"TRUNCATE {', '.join(full)} RESTART IDENTITY CASCADE")  # type: ignore[call-overload]
+    except psycopg.Error:
+        return False
+    return True
 
 
 @pytest.fixture(params=ENGINES)

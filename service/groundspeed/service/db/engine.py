@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +27,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine: Engine = _make_engine(url)
+        self.known: dict[Hashable, Any] = {}
+        """Content-addressed rows seen committed in this database: they never change. Emptied when one was deleted."""
 
     @property
     def is_sqlite(self) -> bool:

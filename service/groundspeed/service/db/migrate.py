@@ -64,6 +64,13 @@ def version(db: Database) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+def newest() -> str:
+    """The schema's version that this code expects."""
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    return ScriptDirectory.from_config(config).get_current_head() or ""
+
+
 def differences(db: Database) -> list[object]:
     """What the models say and the database does not; empty when they agree."""
     with db.engine.connect() as connection:

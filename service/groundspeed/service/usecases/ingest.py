@@ -1,0 +1,299 @@
+"""Takes in what workers report: each run once, whatever dies, repeats or comes late, and tells detection.
+
+A run is kept under (job, side, benchmark, replicate). Reporting it again, from this attempt or another, at once or next
+week, is acknowledged and changes nothing. What cannot be kept is refused with the reason; the rest of the batch stands.
+A run whose lease has ended is kept all the same when nobody else has delivered it: measured is measured. It says so.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import core, insert_new
+from groundspeed.service.db.tables import (
+    Artefact,
+    Attempt,
+    CatalogueEntry,
+    Job,
+    JobSide,
+    Node,
+    Result,
+    Revision,
+    Run,
+    SeriesMark,
+)
+from groundspeed.service.db.types import dump_json
+from groundspeed.service.errors import Forbidden, NotFound
+from groundspeed.service.usecases import outbox
+from groundspeed.service.usecases.places import Conflicting, Place, Places
+from groundspeed.service.usecases.reports import Expected, Summary, refusal, summarise
+from groundspeed.service.wire.v1 import RunAck, RunBatch, RunKey, RunReport
+
+ANALYSE = "groundspeed.control.analyse"
+_SKEW_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    revision_id: int
+    on_branch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What is known of the attempt that reports; all but ``state`` is fixed when the attempt starts."""
+
+    attempt_id: str
+    state: str
+    job_id: int
+    project_id: int
+    suite: str
+    node_id: int
+    hardware_id: int | None
+    environment_id: int | None
+    expected: Expected
+    targets: Mapping[str, str | None]
+    sides: Mapping[int, Side]
+    params: Mapping[str, list[dict[str, Any]]]
+    """Declared parameters by plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A report that may be kept, with what is kept of its samples."""
+
+    run: RunReport
+    outcome: str
+    summaries: tuple[Summary, ...]
+
+    @property
+    def key(self) -> tuple[int, str, int]:
+        return self.run.key.side, self.run.key.benchmark, self.run.key.replicate
+
+
+def ingest_runs(db: Database, attempt_id: str, batch: RunBatch, now: datetime, *, node_id: int | None = None) -> RunAck:
+    """Keep the runs of ``batch`` and answer, after the commit, which were kept, known already, or refused and why.
+
+    ``node_id`` is the node of the worker's token; None: not bound to a node. Raises ``NotFound`` for an attempt that
+    never was, ``Forbidden`` for another node's.
+    """
+    with db.read() as session:
+        lease = _lease(session, attempt_id, node_id)
+    refused: dict[str, str] = {}
+    checked: dict[tuple[int, str, int], Checked] = {}
+    for run in batch.runs:
+        why = refusal(run, lease.expected)
+        if why is None:
+            one = _check(run)
+            checked.setdefault(one.key, one)
+        else:
+            refused[_name(run.key)] = why
+    try:
+        kept = _keep(db, lease, list(checked.values()), refused, now)
+    except IntegrityError:  # a row that was remembered has been deleted since
+        db.known.clear()
+        kept = _keep(db, lease, list(checked.values()), refused, now)
+    accepted = tuple(c.run.key for k, c in checked.items() if k in kept)
+    already = tuple(c.run.key for k, c in checked.items() if k not in kept and _name(c.run.key) not in refused)
+    return RunAck(accepted=accepted, already=already, refused=refused)
+
+
+def _lease(session: Session, attempt_id: str, node_id: int | None) -> Lease:
+    columns = col(Attempt.state), Job, col(Node.id), col(Node.name), col(Node.hardware_id), col(Node.environment_id)
+    row = (
+        session.execute(
+            select(*columns)
+            .join(Job, col(Job.id) == col(Attempt.job_id))
+            .join(Node, col(Node.id) == col(Attempt.node_id))
+            .where(col(Attempt.id) == attempt_id)
+        )
+        .tuples()
+        .first()
+    )
+    if row is None:
+        raise NotFound(f"There is no attempt {attempt_id}.", "Claim the job, and report under the attempt it gives.")
+    state, job, node, name, hardware, environment = row
+    if node_id is not None and node_id != node:
+        raise Forbidden(f"Attempt {attempt_id} is node {name}'s.", "A worker's token reports its own attempts only.")
+    sides = (
+        session.execute(
+            select(col(JobSide.index), col(JobSide.revision_id), col(Revision.position))
+            .join(Revision, col(Revision.id) == col(JobSide.revision_id))
+            .where(col(JobSide.job_id) == job.id)
+        )
+        .tuples()
+        .all()
+    )
+    benchmarks: list[dict[str, Any]] = job.spec.get("benchmarks", [])
+    plugins = {b["key"]: b["plugin"] for b in benchmarks}
+    return Lease(
+        attempt_id=attempt_id,
+        state=state,
+        job_id=job.id or 0,
+        project_id=job.project_id,
+        suite=job.suite,
+        node_id=node or 0,
+        hardware_id=hardware,
+        environment_id=environment,
+        expected=Expected(plugins, frozenset(index for index, _, _ in sides)),
+        targets={b["plugin"]: b.get("target") for b in benchmarks},
+        sides={index: Side(revision, position is not None) for index, revision, position in sides},
+        params=_declared(session, node or 0, set(plugins.values())),
+    )
+
+
+def _declared(session: Session, node: int, plugins: set[str]) -> dict[str, list[dict[str, Any]]]:
+    """The parameters that each plugin declares: as this node has it, else as the service knows it."""
+    columns = col(CatalogueEntry.plugin), col(CatalogueEntry.spec), col(CatalogueEntry.node_id)
+    owner = col(CatalogueEntry.node_id)
+    query = select(*columns).where(col(CatalogueEntry.plugin).in_(plugins), (owner == node) | owner.is_(None))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for plugin, spec, owned in session.execute(query).tuples():
+        if owned is not None or plugin not in found:
+            found[plugin] = spec.get("params", [])
+    return found
+
+
+def _check(run: RunReport) -> Checked:
+    """A run that says ok and brings no numbers has failed: no data is never shown as no change."""
+    outcome = "failed" if run.outcome == "ok" and not run.samples else run.outcome
+    return Checked(run, outcome, tuple(summarise(s, usable=outcome == "ok") for s in run.samples))
+
+
+def _keep(
+    db: Database, lease: Lease, checked: Sequence[Checked], refused: dict[str, str], now: datetime
+) -> set[tuple[int, str, int]]:
+    """Write what is new, in one transaction; returns the keys that were. Adds to ``refused`` what fits no series."""
+    if not checked:
+        return set()
+    with db.transaction() as session:
+        places = Places(db, session, lease, now)
+        fitting: list[tuple[Checked, Place]] = []
+        found = places.find([c.run for c in checked])
+        for one, place in zip(checked, found, strict=True):
+            if isinstance(place, Conflicting):
+                refused[_name(one.run.key)] = place.reason
+            else:
+                fitting.append((one, place))
+        ids = _insert_runs(session, lease, fitting, now)
+        new = [(ids[c.key], c, place) for c, place in fitting if c.key in ids]
+        _insert_results(session, lease, new, now)
+        _insert_artefacts(session, lease, new, now)
+        _tell_detection(session, lease, new, now)
+    places.remember()
+    return set(ids)
+
+
+def _insert_runs(
+    session: Session, lease: Lease, fitting: Sequence[tuple[Checked, Place]], now: datetime
+) -> dict[tuple[int, str, int], int]:
+    if not fitting:
+        return {}
+    # In the order of their keys: of two batches that overlap, one waits for the other and neither for ever.
+    rows = [_run_row(lease, c, place, now) for c, place in sorted(fitting, key=lambda pair: pair[0].key)]
+    table = core(Run)
+    statement = insert_new(session, Run).returning(table.c.id, table.c.side, table.c.benchmark_key, table.c.replicate)
+    return {(side, key, replicate): id_ for id_, side, key, replicate in session.execute(statement, rows)}
+
+
+def _run_row(lease: Lease, checked: Checked, place: Place, now: datetime) -> dict[str, Any]:
+    run = checked.run
+    conditions, trace = _conditions(lease, run, now)
+    evidence = dict(run.evidence)
+    if checked.outcome != run.outcome:
+        evidence.setdefault("message", "the benchmark ended well but reported no samples")
+    return {
+        "job_id": lease.job_id,
+        "attempt_id": lease.attempt_id,
+        "side": run.key.side,
+        "benchmark_key": run.key.benchmark,
+        "replicate": run.key.replicate,
+        "benchmark_id": place.benchmark_id,
+        "revision_id": lease.sides[run.key.side].revision_id,
+        "hardware_id": place.hardware_id,
+        "environment_id": place.environment_id,
+        "build_id": place.build_id,
+        "node_id": lease.node_id,
+        "device_uuid": run.device_uuid,
+        "params": dict(run.params),
+        "outcome": checked.outcome,
+        "evidence": evidence,
+        "conditions": conditions,
+        "trace": trace,
+        "facts": dict(run.facts),
+        "phases_s": dict(run.phases_s),
+        "started_at": datetime.fromtimestamp(run.started_at, UTC),
+        "duration_s": run.duration_s,
+        "created_at": now,
+    }
+
+
+def _conditions(lease: Lease, run: RunReport, now: datetime) -> tuple[dict[str, Any], bytes | None]:
+    """The summary, with what is odd about the report itself, and the trace apart and compressed."""
+    summary = {name: value for name, value in run.conditions.items() if name != "trace"}
+    trace = run.conditions.get("trace")
+    if lease.state != "running":
+        summary["late"] = f"reported when its attempt was already {lease.state}"
+    ahead = run.started_at - now.timestamp()
+    if ahead > _SKEW_S:
+        summary["clock_ahead_s"] = round(ahead, 1)
+    packed = zlib.compress(dump_json(trace).encode(), 6) if isinstance(trace, (dict, list)) and trace else None
+    return summary, packed
+
+
+def _insert_results(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+    rows = [
+        {
+            "run_id": run_id,
+            "series_id": series_id,
+            "revision_id": lease.sides[checked.run.key.side].revision_id,
+            "environment_id": place.environment_id,
+            "value": summary.value,
+            "spread": summary.spread,
+            "count": summary.count,
+            "state": summary.state,
+            "samples": summary.packed,
+            "created_at": now,
+        }
+        for run_id, checked, place in new
+        for series_id, summary in zip(place.series_ids, checked.summaries, strict=True)
+    ]
+    if rows:
+        session.execute(insert(core(Result)), rows)
+
+
+def _insert_artefacts(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+    rows = [
+        {**ref.model_dump(), "attempt_id": lease.attempt_id, "run_id": run_id, "stored": False, "created_at": now}
+        for run_id, checked, _ in new
+        for ref in checked.run.artefacts
+    ]
+    if rows:
+        session.execute(insert_new(session, Artefact), rows)
+
+
+def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+    series = sorted(
+        {
+            series_id
+            for _, checked, place in new
+            if lease.sides[checked.run.key.side].on_branch
+            for series_id in place.series_ids
+        }
+    )
+    if series:
+        session.execute(insert(core(SeriesMark)), [{"series_id": one, "created_at": now} for one in series])
+        outbox.enqueue(session, ANALYSE, {"series_ids": series})
+
+
+def _name(key: RunKey) -> str:
+    return f"{key.side}/{key.benchmark}/{key.replicate}"

@@ -1,0 +1,124 @@
+"""A report as Markdown: first the verdict in one line, then only what matters, noise folded to a count. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from groundspeed.service.forge.escape import code, markdown
+from groundspeed.service.forge.report import SHOWN, Report, Row, RowKind
+
+MARKER = "<!-- groundspeed -->"
+"""First line of our comment, by which it is found again."""
+LIMIT = 65_000
+"""Characters; the forge refuses 65,536 and counts its own way."""
+_HEADINGS: dict[RowKind, str] = {
+    "regressed": "Slower",
+    "failing": "Failing",
+    "improved": "Faster",
+    "changed": "Changed",
+    "new": "New, nothing to compare with",
+    "never-compared": "Never compared",
+    "inconclusive": "Could not tell",
+    "unchanged": "Unchanged",
+}
+
+
+def headline(report: Report) -> str:
+    """The verdict in one line: what, how many compared, what could have been seen."""
+    states = {
+        "waiting": "Waiting for a machine",
+        "running": f"Measuring: {report.done} of {report.total} done",
+        "approval": "Waiting for a maintainer: code from a fork is not run without approval of this very commit",
+        "nothing-to-measure": "Nothing to measure: only files changed that no benchmark depends on",
+        "cancelled": "Cancelled",
+        "error": "Could not be measured",
+    }
+    if report.state != "done":
+        return states[report.state]
+    return f"{_verdict(report)}. {_coverage(report)}"
+
+
+def _verdict(report: Report) -> str:
+    counts = {kind: len(report.of(kind)) for kind in _HEADINGS}
+    words = {"regressed": "slower", "failing": "failing", "improved": "faster", "changed": "changed"}
+    said = [f"{counts[k]} {word}" for k, word in words.items() if counts[k]]  # type: ignore[index]
+    if said:
+        text = ", ".join(said)
+        return f"{text[0].upper()}{text[1:]}" + (" (accepted as intended)" if report.accepted else "")
+    if report.compared == 0:
+        return "Nothing was compared"
+    return "No change seen" if not counts["inconclusive"] else "No change seen, and not everything could be told"
+
+
+def _coverage(report: Report) -> str:
+    compared = f"{report.compared} metrics compared" if report.compared != 1 else "1 metric compared"
+    seen = report.could_have_seen
+    return (
+        compared if seen is None else f"{compared}; a change of {_percent(seen, sign=False)} or more would have shown"
+    )
+
+
+def comment(report: Report) -> str:
+    """The one comment of a pull request, whole or cut with a link, never over the forge's limit."""
+    return f"{MARKER}\n### {headline(report)}\n\n{body(report, LIMIT - 1000)}"
+
+
+def body(report: Report, limit: int = LIMIT) -> str:
+    """What stands under the headline, also used as the check's summary; at most ``limit`` characters."""
+    head = [f"{code(report.base_sha[:10])} → {code(report.head_sha[:10])} · [details]({report.url})"]
+    if report.where:
+        head.append(f"on {markdown(report.where, 300)}")
+    if report.accepted:
+        head.append(f"accepted: {markdown(report.accepted, 300)}")
+    lines = [" · ".join(head)]
+    if report.note:
+        lines += ["", markdown(report.note, 1000)]
+    budget = limit - sum(len(line) + 1 for line in lines) - 600
+    for kind in SHOWN:
+        section, budget = _section(kind, report.of(kind), budget)
+        lines += section
+    folded = [f"{len(report.of(k))} {_HEADINGS[k].lower()}" for k in ("unchanged", "inconclusive") if report.of(k)]
+    if folded:
+        lines += ["", f"<sub>{', '.join(folded)} · [all]({report.url})</sub>"]
+    return "\n".join(lines)
+
+
+def _section(kind: RowKind, rows: Sequence[Row], budget: int) -> tuple[list[str], int]:
+    """Rows of one kind as a table, as many as fit; what does not fit is counted, never silently dropped."""
+    if not rows:
+        return [], budget
+    lines = ["", f"**{_HEADINGS[kind]}**", "", *_head(kind)]
+    used = sum(len(line) + 1 for line in lines)
+    for shown, row in enumerate(rows):
+        line = _line(row)
+        if used + len(line) + 80 > budget:
+            lines.append(f"\n… and {len(rows) - shown} more: see the details")
+            break
+        lines.append(line)
+        used += len(line) + 1
+    repeat = next((row.repeat for row in rows if row.repeat), "")
+    if kind in {"regressed", "failing"} and repeat and used + len(repeat) + 60 < budget:
+        lines += ["", f"Repeat the first: {code(repeat, 400)}"]
+        used += len(repeat) + 60
+    return lines, max(0, budget - used)
+
+
+def _head(kind: RowKind) -> tuple[str, str]:
+    if kind in {"failing", "new", "never-compared"}:
+        return "| benchmark | metric | why |", "|---|---|---|"
+    return "| benchmark | metric | change | interval | |", "|---|---|--:|--:|---|"
+
+
+def _line(row: Row) -> str:
+    name = f"[{markdown(row.benchmark)}]({row.url})" if row.url else markdown(row.benchmark)
+    if row.effect is None:
+        return f"| {name} | {markdown(row.metric)} | {markdown(row.reason, 200)} |"
+    interval = "" if row.low is None or row.high is None else f"{_percent(row.low)} … {_percent(row.high)}"
+    culprit = f"mostly {code(row.culprit, 80)}" if row.culprit else ""
+    return f"| {name} | {markdown(row.metric)} | **{_percent(row.effect)}** | {interval} | {culprit} |"
+
+
+def _percent(value: float, *, sign: bool = True) -> str:
+    """A relative change with as many digits as it deserves: +3.2 %, -0.21 %."""
+    digits = 1 if abs(value) >= 0.01 else 2
+    return f"{100 * value:{'+' if sign else ''}.{digits}f} %"

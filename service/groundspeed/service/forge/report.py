@@ -1,0 +1,86 @@
+"""What a pull request is told: the facts, before they become text. Pure data and the conclusion drawn from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+RowKind = Literal["regressed", "improved", "changed", "failing", "new", "never-compared", "inconclusive", "unchanged"]
+Conclusion = Literal["success", "failure", "neutral", "action_required", "cancelled"]
+State = Literal["waiting", "running", "done", "approval", "nothing-to-measure", "cancelled", "error"]
+
+SHOWN: tuple[RowKind, ...] = ("regressed", "failing", "improved", "changed", "new", "never-compared")
+"""Kinds that a person should look at, in the order they are shown; the rest is folded to a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric of one benchmark. ``effect``, ``low``, ``high`` and ``mde`` are relative (0.03 = 3 %), None where
+    nothing was compared, and then ``reason`` says why.
+    """
+
+    kind: RowKind
+    benchmark: str
+    metric: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mde: float | None = None
+    reason: str = ""
+    url: str = ""
+    repeat: str = ""
+    """One command that repeats this comparison."""
+    culprit: str = ""
+    """Kernel or phase that carries most of the difference, where known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A verdict on one head. ``accepted``: the reason a maintainer gave for taking a regression as intended."""
+
+    state: State
+    base_sha: str
+    head_sha: str
+    url: str
+    rows: tuple[Row, ...] = ()
+    where: str = ""
+    """Device and environment in words: "1 × H200, driver 580.159, torch 2.11"."""
+    accepted: str = ""
+    note: str = ""
+    done: int = 0
+    total: int = 0
+
+    def of(self, kind: RowKind) -> tuple[Row, ...]:
+        rows = (row for row in self.rows if row.kind == kind)
+        return tuple(sorted(rows, key=lambda row: (-abs(row.effect or 0.0), row.benchmark, row.metric)))
+
+    @property
+    def compared(self) -> int:
+        """Rows in which two sides were really compared."""
+        return sum(row.effect is not None for row in self.rows)
+
+    @property
+    def could_have_seen(self) -> float | None:
+        """The largest of the rows' smallest visible changes: what this run as a whole would have noticed."""
+        values = [row.mde for row in self.rows if row.mde is not None and math.isfinite(row.mde)]
+        return max(values, default=None)
+
+
+def conclusion(report: Report) -> Conclusion | None:
+    """How the check ends; None while it has not. Zero compared is never a success."""
+    early: dict[State, Conclusion | None] = {
+        "waiting": None,
+        "running": None,
+        "approval": "action_required",
+        "nothing-to-measure": "neutral",
+        "cancelled": "cancelled",
+        "error": "failure",
+    }
+    if report.state != "done":
+        return early[report.state]
+    if report.of("regressed") or report.of("failing"):
+        return "neutral" if report.accepted else "failure"
+    if report.compared == 0 or report.of("never-compared"):
+        return "neutral"
+    return "success"

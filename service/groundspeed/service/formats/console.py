@@ -1,0 +1,154 @@
+"""Console output of asv and Catch2, pasted or captured in a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from groundspeed.service.formats.asv import metric_for
+from groundspeed.service.formats.records import Fact, Item, Metric, Origin, Record, Skipped, number_of
+from groundspeed.service.formats.source import Document
+from groundspeed.service.formats.units import parse_unit
+
+NAME = "console"
+MAX_ROWS = 100_000
+_ASV = re.compile(r"^\[\s*\d+\.\d+%\] ··· (\S+\.\S+)\s+(.+?)\s*$")
+_ASV_COMMIT = re.compile(r"^\[\s*\d+\.\d+%\] · For \S+ commit ([0-9a-f]{7,40})\b(?: <([^>]+)>)?")
+_ASV_ENVIRONMENT = re.compile(r"^\[\s*\d+\.\d+%\] ·· Benchmarking (\S+)")
+_ASV_VALUE = re.compile(r"^([-+\d.]+)(?:±([-+\d.]+))?([a-zA-Zμµ%]*)$")
+_ASV_TABLE = re.compile(r"^\s+(?:=+\s*)+$")
+_ASV_SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "": 1.0, "m": 1e-3, "μ": 1e-6, "µ": 1e-6, "n": 1e-9}
+_CATCH_HEAD = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+[\d.]+ (?:ns|us|ms|s|m)\s*$")
+_CATCH_VALUES = re.compile(
+    r"^\s+([\d.]+) (ns|us|µs|ms|s|m)\s+([\d.]+) (ns|us|µs|ms|s|m)\s+([\d.]+) (ns|us|µs|ms|s|m)\s*$"
+)
+_TIME = Metric("time", "s", -1, "time", "wall")
+
+
+def sniff(head: str) -> bool:
+    return bool(re.search(r"^\[\s*\d+\.\d+%\] ·", head, re.MULTILINE)) or "is a Catch v" in head or "is a Catch2 v" in head or (
+        "benchmark name" in head and "low mean" in head
+    )  # fmt: skip
+
+
+def parse(document: Document) -> Iterator[Item]:
+    if "low mean" in document.head():
+        yield from _catch2(document)
+    else:
+        yield from _asv(document)
+
+
+def _asv(document: Document) -> Iterator[Item]:
+    commit, branch, environment, found = "", "", "", False
+    table: list[tuple[int, str]] = []
+    name = ""
+    for number, line in document.lines():
+        if match := _ASV_COMMIT.match(line):
+            commit, branch = match[1], match[2] or ""
+        elif match := _ASV_ENVIRONMENT.match(line):
+            environment = match[1]
+        elif match := _ASV.match(line):
+            found = True
+            origin = Origin(
+                tool="asv",
+                commit=commit,
+                branch=branch,
+                environment=(Fact("stack", "asv env_name", environment),),
+                label=environment,
+            )
+            yield from _table(origin, name, table, document)
+            name, table = match[1], []
+            if match[2] != "ok" and not re.fullmatch(r"\d+/\d+ failed", match[2]):
+                yield _asv_value(origin, match[1], match[2], document.where(number))
+                name = ""
+        elif name and line.strip() and not line.startswith("[") and len(table) < MAX_ROWS:
+            table.append((number, line))
+    if name:
+        origin = Origin(
+            tool="asv",
+            commit=commit,
+            branch=branch,
+            environment=(Fact("stack", "asv env_name", environment),),
+            label=environment,
+        )
+        yield from _table(origin, name, table, document)
+    if not found:
+        document.refuse("has no lines of finished asv benchmarks.", 1)
+
+
+def _asv_value(origin: Origin, name: str, text: str, where: Any, params: Any = None) -> Item:
+    metric, params = metric_for(name, {}), params or {}
+    if text in {"failed", "n/a"}:
+        return Record(
+            origin,
+            name,
+            metric,
+            where,
+            params=params,
+            outcome="failed" if text == "failed" else "skipped",
+            reason=f"asv says {text}",
+        )
+    match = _ASV_VALUE.match(text)
+    value = number_of(match[1]) if match else None
+    if match is None or value is None:
+        return Skipped(f'"{text[:60]}" is no value of asv', where)
+    unit = match[3]
+    factor = parse_unit(unit).factor if metric.kind == "time" else _ASV_SCALE.get(unit, 1.0)
+    spread = number_of(match[2] or "") or 0.0
+    return Record(origin, name, metric, where, value * factor, params, spread=spread * factor)
+
+
+def _table(origin: Origin, name: str, rows: list[tuple[int, str]], document: Document) -> Iterator[Item]:
+    """A table of parameters: header cells above, a row for each value of the first parameters."""
+    body = [
+        (number, line) for number, line in rows if not _ASV_TABLE.match(line) and set(line.strip()) - {"-", " ", "="}
+    ]
+    if not body:
+        return
+    header = re.split(r"\s{2,}", body[0][1].strip())
+    for number, line in body[1:]:
+        cells = re.split(r"\s{2,}", line.strip())
+        if len(cells) == 2 and len(header) <= 2:
+            yield _asv_value(origin, name, cells[1], document.where(number), {header[0]: cells[0]})
+        elif len(cells) == len(header):
+            for column, cell in zip(header[1:], cells[1:], strict=True):
+                if _ASV_VALUE.match(cell) or cell in {"failed", "n/a"}:
+                    yield _asv_value(
+                        origin, name, cell, document.where(number), {header[0]: cells[0], "column": column}
+                    )
+        else:
+            yield Skipped("is a row of a table that cannot be read", document.where(number))
+
+
+def _catch2(document: Document) -> Iterator[Item]:
+    name, samples, step, found = "", 0, 0, False
+    for number, line in document.lines():
+        if match := _CATCH_HEAD.match(line):
+            name, samples, step, found = match[1].strip(), int(match[2][:9]), 1, True
+        elif step and (match := _CATCH_VALUES.match(line)):
+            low, high = (_seconds(match[i], match[i + 1]) for i in (3, 5))
+            value = _seconds(match[1], match[2])
+            if step == 1 and value is not None:
+                summary = {k: v for k, v in (("low", low), ("high", high)) if v is not None}
+                spread = 0.5 * max(high - low, 0.0) if low is not None and high is not None else 0.0
+                yield Record(
+                    Origin(tool="catch2"),
+                    name,
+                    _TIME,
+                    document.where(number),
+                    value,
+                    spread=spread,
+                    count=samples,
+                    summary=summary,
+                )
+            step = step + 1 if step < 2 else 0
+        elif line.startswith(("---", "===")):
+            step = 0
+    if not found:
+        document.refuse("has no results of Catch2 benchmarks.", 1)
+
+
+def _seconds(text: str, unit: str) -> float | None:
+    value = number_of(text)
+    return None if value is None else value * parse_unit(unit).factor

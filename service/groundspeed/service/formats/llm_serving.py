@@ -1,0 +1,150 @@
+"""vLLM and SGLang benchmark JSON: serving (one object or one a line), and vLLM's offline throughput and latency."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from groundspeed.service.formats.records import (
+    Item,
+    Machine,
+    Metric,
+    Origin,
+    Record,
+    Scalar,
+    Skipped,
+    finite,
+    spread_of,
+)
+from groundspeed.service.formats.source import Document, dict_of, list_of, loads, text_of
+from groundspeed.service.formats.times import parse_time
+
+NAME = "llm-serving"
+_LATENCY = re.compile(r"^(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|ttfs|ptt)_ms$")
+_RATES = {
+    "request_throughput": "requests/s", "output_throughput": "tokens/s", "input_throughput": "tokens/s",
+    "total_token_throughput": "tokens/s", "total_throughput": "tokens/s", "request_goodput": "requests/s",
+    "requests_per_second": "requests/s", "tokens_per_second": "tokens/s", "output_throughput_retokenized": "tokens/s",
+    "total_throughput_retokenized": "tokens/s", "max_output_tokens_per_s": "tokens/s", "last_throughput": "tokens/s",
+    "overall_throughput": "tokens/s", "prefill_throughput": "tokens/s",
+}  # fmt: skip
+_GATED = {
+    "request_throughput",
+    "output_throughput",
+    "total_token_throughput",
+    "requests_per_second",
+    "tokens_per_second",
+}
+_TIMES = {"avg_latency", "latency", "prefill_latency", "median_decode_latency", "total_latency", "elapsed_time"}
+_PARAMS = (
+    "backend", "endpoint_type", "label", "model_id", "model", "tokenizer_id", "dataset_name", "num_prompts", "request_rate",
+    "burstiness", "max_concurrency", "sharegpt_output_len", "random_input_len", "random_output_len", "random_range_ratio",
+    "tensor_parallel_size", "batch_size", "input_len", "output_len", "num_requests", "run_name",
+)  # fmt: skip
+_UNLIMITED = 1e9
+
+
+def sniff(head: str) -> bool:
+    keys = (
+        '"request_throughput"',
+        '"output_throughput"',
+        '"total_token_throughput"',
+        '"requests_per_second"',
+        '"median_ttft_ms"',
+    )
+    return any(key in head for key in keys) or ('"avg_latency"' in head and '"percentiles"' in head)
+
+
+def parse(document: Document) -> Iterator[Item]:
+    text = document.text()
+    for line, entry in _objects(document, text):
+        where = document.where(line)
+        if not isinstance(entry, dict):
+            yield Skipped("is no JSON object", where)
+            continue
+        yield from _run(document, entry, where)
+
+
+def _objects(document: Document, text: str) -> Iterator[tuple[int, Any]]:
+    """One object, a list, or one object a line (files are appended to)."""
+    stripped = text.strip()
+    rows = stripped.split("\n")
+    if len(rows) > 1 and rows[0].strip().startswith("{") and rows[0].strip().endswith("}"):
+        offset = text[: text.find(stripped[:1])].count("\n") if stripped else 0
+        for i, row in enumerate(rows):
+            if row.strip():
+                yield i + 1 + offset, loads(row, document, i + 1 + offset)
+        return
+    doc = loads(text, document)
+    for entry in doc if isinstance(doc, list) else [doc]:
+        yield 1, entry
+
+
+def _run(document: Document, entry: Mapping[str, Any], where: Any) -> Iterator[Item]:
+    params = _params(entry)
+    name = text_of(entry.get("model_id") or entry.get("model")) or "llm serving"
+    origin = Origin(
+        tool="sglang" if "sglang" in text_of(entry.get("backend")) else "vllm",
+        measured_at=parse_time(entry.get("date")),
+        machine=Machine(gpu_model=text_of(entry.get("gpu_type") or entry.get("gpu"))),
+        # settings of the server stand in the folder's name only
+        label=str(document.path.parent) if str(document.path.parent) != "." else "",
+    )
+    completed, asked = finite(entry.get("completed")), finite(entry.get("num_prompts"))
+    incomplete = completed is not None and asked is not None and completed < asked
+    reason = f"{completed:g} of {asked:g} requests completed" if incomplete else ""
+    found = False
+    for metric, value, samples in _metrics(entry):
+        found = True
+        yield Record(
+            origin, name, metric, where, value, params, samples, spread_of(samples), len(samples) or 1, reason=reason,
+            summary={k: v for k in ("completed", "num_prompts") if (v := finite(entry.get(k))) is not None},
+        )  # fmt: skip
+    if not found:
+        yield Skipped("has no latency and no throughput", where)
+
+
+def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[Metric, float, tuple[float, ...]]]:  # noqa: C901 - one branch for each line that the tool prints
+    for key, raw in entry.items():
+        value = finite(raw)
+        if value is None:
+            continue
+        if match := _LATENCY.match(key):
+            if match[1] != "std":
+                gate = match[1] in {"mean", "median"}
+                yield Metric(key.removesuffix("_ms"), "s", -1, "time", "wall", gate), value * 1e-3, ()
+        elif key in _RATES:
+            yield Metric(key, _RATES[key], 1, "rate", "wall", key in _GATED), value, ()
+        elif key in _TIMES:
+            samples = tuple(v for v in map(finite, list_of(entry.get("latencies"))) if v is not None)
+            yield Metric(key, "s", -1, "time", "wall"), value, samples if key == "avg_latency" else ()
+        elif key == "duration":
+            yield Metric("duration", "s", -1, "time", "wall", gate=False), value, ()
+        elif key == "completed":
+            yield Metric("completed", "requests", 1, "counter", gate=False), value, ()
+    for percentile, raw in dict_of(entry.get("percentiles")).items():
+        value = finite(raw)
+        if value is not None:
+            yield Metric(f"p{percentile}_latency"[:200], "s", -1, "time", "wall", gate=False), value, ()
+
+
+def _params(entry: Mapping[str, Any]) -> dict[str, Scalar]:
+    params: dict[str, Scalar] = {}
+    for key in _PARAMS:
+        value = entry.get(key)
+        if value is None or (key == "model" and entry.get("model_id")):
+            continue
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = finite(value)
+            unlimited = (number is None and math.isinf(value) if isinstance(value, float) else False) or (
+                number or 0
+            ) >= _UNLIMITED
+            if key in {"request_rate", "max_concurrency"} and unlimited:
+                params[key] = "unlimited"
+            elif number is not None:
+                params[key] = value
+        elif isinstance(value, bool | str):
+            params[key] = value if isinstance(value, bool) else value[:200]
+    return params

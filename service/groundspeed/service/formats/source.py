@@ -1,0 +1,158 @@
+"""A source of results: a name and bytes, unpacked, with the places in it. Sizes are bounded before anything is read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import IO, Any, NoReturn
+
+from groundspeed.service.formats.records import Refused, Where
+
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
+"""A document that has to be held as a whole (JSON) may be this long after unpacking."""
+MAX_LINE_CHARS = 8 * 1024 * 1024
+HEAD_BYTES = 64 * 1024
+
+_MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"))
+_UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """``name`` as people know it (a path inside a tree, or a file's name); ``open`` gives its bytes from the start."""
+
+    name: str
+    open: Callable[[], IO[bytes]]
+
+    @property
+    def path(self) -> PurePosixPath:
+        return PurePosixPath(self.name)
+
+    def where(self, line: int = 0, pointer: str = "") -> Where:
+        return Where(self.name, line, pointer)
+
+    def refuse(self, reason: str, line: int = 0, advice: str = "") -> NoReturn:
+        raise Refused(reason, self.where(line), advice)
+
+    def stream(self) -> IO[bytes]:
+        """The bytes, unpacked when the content says that they are gzip, xz or bzip2."""
+        raw = self.open()
+        head = raw.read(6)
+        raw.seek(0)
+        packing = next((name for magic, name in _MAGIC if head.startswith(magic)), "")
+        unpacked: Any = raw
+        if packing == "gzip":
+            unpacked = gzip.GzipFile(fileobj=raw)
+        elif packing == "xz":
+            unpacked = lzma.LZMAFile(raw)  # noqa: SIM115 - closed by the caller of stream
+        elif packing == "bzip2":
+            unpacked = bz2.BZ2File(raw)
+        found: IO[bytes] = unpacked
+        return found
+
+    def head(self) -> str:
+        """The first 64 KiB as text."""
+        try:
+            with self.stream() as stream:
+                return stream.read(HEAD_BYTES).decode("utf-8", "replace")
+        except _UNPACK_ERRORS as error:
+            self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
+
+    def text(self) -> str:
+        """All of it as text (UTF-8 or UTF-16 with a mark); refused beyond MAX_DOCUMENT_BYTES."""
+        try:
+            with self.stream() as stream:
+                data = stream.read(MAX_DOCUMENT_BYTES + 1)
+        except _UNPACK_ERRORS as error:
+            self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
+        if len(data) > MAX_DOCUMENT_BYTES:
+            self.refuse(f"is longer than {MAX_DOCUMENT_BYTES >> 20} MiB.", advice="Split it.")
+        encoding = "utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
+        return data.decode(encoding, "replace")
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """(line number from 1, text without its end), streamed; a line longer than 8 MiB is refused."""
+        number = 0
+        try:
+            with self.stream() as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline=None) as text:
+                while line := text.readline(MAX_LINE_CHARS):
+                    number += 1
+                    if len(line) >= MAX_LINE_CHARS:
+                        self.refuse(f"a line is longer than {MAX_LINE_CHARS >> 20} MiB.", number)
+                    yield number, line.rstrip("\r\n").removeprefix("\ufeff" if number == 1 else "\0\0")
+        except _UNPACK_ERRORS as error:
+            self.refuse(f"cannot be unpacked ({error}).", number, "Is the file complete?")
+
+    def json(self) -> Any:
+        """All of it as JSON (NaN and Infinity are read); refused with the line where it breaks."""
+        return loads(self.text(), self)
+
+
+def loads(text: str, document: Document, first_line: int = 1) -> Any:
+    """JSON from ``text``, which starts at ``first_line`` of the document."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        document.refuse(f"is not JSON: {error.msg} at column {error.colno}.", line, "Is the file complete?")
+    except RecursionError:
+        document.refuse("JSON is nested too deeply.", first_line)
+    except ValueError as error:
+        document.refuse(f"has a number that cannot be read ({error}).", first_line)
+
+
+def of_bytes(name: str, data: bytes) -> Document:
+    """A document held in memory."""
+    return Document(name, lambda: io.BytesIO(data))
+
+
+class Lines:
+    """Finds the line of things in a JSON text by the text of their name, going forward only (one pass in all)."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._line = 1
+
+    def find(self, needle: str) -> int:
+        """The line where ``needle`` as a JSON string comes next; the line of the last thing found when it does not."""
+        index = self._text.find(json.dumps(needle), self._at)
+        if index < 0:
+            index = self._text.find(json.dumps(needle, ensure_ascii=False), self._at)
+        if index >= 0:
+            self._line += self._text.count("\n", self._at, index)
+            self._at = index
+        return self._line
+
+
+def text_of(value: object, limit: int = 200) -> str:
+    """A short text of any JSON value; empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value[:limit]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bool | int | float):
+        try:
+            return str(value)[:limit]
+        except ValueError:  # an integer of more digits than Python writes
+            return "a very large number"
+    return json.dumps(value, sort_keys=True, default=str)[:limit]
+
+
+def dict_of(value: object) -> dict[str, Any]:
+    """The value when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """The value when it is a list, else an empty one."""
+    return value if isinstance(value, list) else []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundspeed.service.forge import commands
-from groundspeed.service.forge.commands import VERBS, Command, Misunderstood, read_command
+from groundspeed.service.domain.pulls import commands
+from groundspeed.service.domain.pulls.commands import VERBS, Command, Misunderstood, read_command
 
 
 def test_docstring_examples_hold() -> None:

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundspeed.service.domain.pulls.events import (
+    CheckAsked,
+    Commented,
+    Ignored,
+    Pinged,
+    PullRequest,
+    Pushed,
+    Repository,
+)
 from groundspeed.service.forge.events import read_event
 from groundspeed.service.forge.fields import Malformed
-from groundspeed.service.forge.model import CheckAsked, Commented, Ignored, Pinged, PullRequest, Pushed, Repository
 
 SHA_A, SHA_B, NULL = "a" * 40, "b" * 40, "0" * 40
 REPOSITORY: dict[str, Any] = {"id": 7, "full_name": "octo/tiny", "default_branch": "main", "private": False}

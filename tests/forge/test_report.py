@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundspeed.service.domain.pulls.report import Report, Row, conclusion
 from groundspeed.service.forge.render import LIMIT, MARKER, body, comment, headline
-from groundspeed.service.forge.report import Report, Row, conclusion
 
 BASE, HEAD, URL = "a" * 40, "b" * 40, "https://speed.example/p/tiny/pull/3"
 SLOWER = Row(

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groundspeed.service.forge.fields import Fields, Malformed
-from groundspeed.service.forge.model import (
+from groundspeed.service.domain.pulls.events import (
     CheckAsked,
     Commented,
     Event,
@@ -24,6 +23,7 @@ from groundspeed.service.forge.model import (
     Repository,
     RepositoryChanged,
 )
+from groundspeed.service.forge.fields import Fields, Malformed
 
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PULL_ACTIONS: dict[str, PullAction] = {

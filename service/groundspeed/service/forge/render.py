@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from groundspeed.service.domain.pulls.report import SHOWN, Report, Row, RowKind
 from groundspeed.service.forge.escape import code, markdown
-from groundspeed.service.forge.report import SHOWN, Report, Row, RowKind
 
 MARKER = "<!-- groundspeed -->"
 """First line of our comment, by which it is found again."""

@@ -179,6 +179,12 @@ def _spark(points: Mapping[int, list[float]], marks: Mapping[int, str]) -> v.Spa
         x = sorted({x[int(i * step)] for i in range(SPARK_POINTS)} | {x[-1]} | (set(marks) & set(x)))
     return v.Spark.model_construct(
         x=tuple(x),
-        y=tuple(refs.finite(points[p][0] if len(points[p]) == 1 else median(points[p])) for p in x),
+        y=tuple(_rounded(points[p][0] if len(points[p]) == 1 else median(points[p])) for p in x),
         changes=tuple((i, marks[p]) for i, p in enumerate(x) if p in marks),
     )
+
+
+def _rounded(value: float) -> float | None:
+    """Five figures: a sparkline shows no more, and a page of them is half as long."""
+    known = refs.finite(value)
+    return None if known is None else float(f"{known:.5g}")

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
+from typing import Self
 
 from groundspeed.service.wire import v1
 from groundspeed.workers.client import Client
@@ -40,7 +41,7 @@ class Attempt:
             threading.Thread(target=self._send_lines, name=f"log {attempt_id}", daemon=True),
         ]
 
-    def __enter__(self) -> Attempt:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

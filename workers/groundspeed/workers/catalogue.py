@@ -29,7 +29,7 @@ def read_catalogue() -> tuple[v1.PluginSpec, ...]:
         )
         plugins = json.loads(done.stdout)["plugins"]
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        logger.error("the catalogue of plugins cannot be read: %s %s", error, getattr(error, "stderr", ""))  # noqa: TRY400 - shown as it is
+        logger.error("the catalogue of plugins cannot be read: %s %s", error, getattr(error, "stderr", ""))
         return ()
     found = []
     for plugin in plugins:

@@ -73,7 +73,7 @@ class Delivery:
                 logger.warning("results wait in the spool: %s", error)
             except OSError as error:
                 self._pause_s = _LONGEST_PAUSE_S
-                logger.error("the spool cannot be read: %s", error)  # noqa: TRY400 - the words are for the operator
+                logger.error("the spool cannot be read: %s", error)
             with self._changed:
                 self._changed.notify_all()
             if self._pause_s:
@@ -144,7 +144,7 @@ class Delivery:
             except ServiceRefused as error:
                 if error.status in _LATER:
                     raise
-                logger.error("the artefact %s is given up: %s", reference.name, error)  # noqa: TRY400 - as above
+                logger.error("the artefact %s is given up: %s", reference.name, error)
 
     def _drop(self, attempt: str, run: v1.RunReport) -> None:
         self._spool.drop_run(attempt, run.key)

@@ -7,8 +7,10 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from groundspeed.workers.errors import SettingsInvalid
 
 
 def _shared(name: str) -> AliasChoices:
@@ -62,7 +64,7 @@ class WorkerSettings(BaseSettings):
     spool_dir: Path | None = None
     spool_max_bytes: Annotated[int, Field(ge=4096)] = 1 << 31
     artefact_max_bytes: Annotated[int, Field(ge=0)] = 64 << 20
-    credentials: dict[str, Credential] = {}
+    credentials: dict[str, Credential] = Field(default_factory=dict, validation_alias=_shared("CREDENTIALS"))
     """By name, as JSON: {"name": {"password": "..."}}."""
     pass_env: tuple[str, ...] = ()
     """Names of further variables handed to trusted builds and benchmarks."""
@@ -89,6 +91,25 @@ class WorkerSettings(BaseSettings):
             return value
         return {k: {"password": v} if isinstance(v, str) else v for k, v in value.items()}
 
+    @classmethod
+    def load(cls, **overrides: Any) -> WorkerSettings:
+        """Read the environment; raises SettingsInvalid naming the variable and what is wrong with it."""
+        given = {name: value for name, value in overrides.items() if value is not None}
+        found = _single_credentials()
+        try:
+            settings = cls(**given)
+            return settings.model_copy(update={"credentials": {**found, **settings.credentials}}) if found else settings
+        except ValidationError as error:
+            lines = "; ".join(f"{'_'.join(map(str, e['loc'])).upper()}: {e['msg'].lower()}" for e in error.errors())
+            raise SettingsInvalid(
+                f"The worker's settings cannot be used: {lines}. docs/configuration.md lists them all."
+            ) from None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the broker is a folder of this machine."""
+        return self.broker_url in {"", "filesystem://"}
+
     @property
     def home(self) -> Path:
         return self.data_dir.absolute() / "worker"
@@ -113,6 +134,23 @@ class WorkerSettings(BaseSettings):
     def memory_limit(self) -> int:
         """Bytes; see ``memory_limit_bytes``."""
         return self.memory_limit_bytes or int(machine_memory_bytes() * 0.9)
+
+
+def _single_credentials() -> dict[str, Credential]:
+    """``GROUNDSPEED_CREDENTIAL_<NAME>`` (or its ``_FILE``) holds one token each, as for the service."""
+    found: dict[str, Credential] = {}
+    for variable, value in os.environ.items():
+        name = variable.removeprefix("GROUNDSPEED_CREDENTIAL_")
+        if name == variable:
+            continue
+        if name.endswith("_FILE"):
+            name = name.removesuffix("_FILE")
+            try:
+                value = Path(value).read_text(encoding="utf-8").strip()  # noqa: PLW2901 - the file stands for it
+            except (OSError, UnicodeDecodeError) as error:
+                raise SettingsInvalid(f"{variable} names a file that cannot be read: {error}.") from None
+        found[name.lower()] = Credential(password=SecretStr(value))
+    return found
 
 
 def machine_memory_bytes() -> int:

@@ -1,0 +1,259 @@
+"""One claimed job from beginning to end: check out, build, measure, report, finish."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from groundspeed.plugins.spi import Outcome
+from groundspeed.service.wire import v1
+from groundspeed.workers import process, sandbox
+from groundspeed.workers.attempt import Attempt
+from groundspeed.workers.checkout import Checkout, Checkouts, source_paths
+from groundspeed.workers.client import Client
+from groundspeed.workers.delivery import Delivery
+from groundspeed.workers.environment import Environments
+from groundspeed.workers.errors import (
+    BuildFailed,
+    JobError,
+    ServiceRefused,
+    ServiceUnavailable,
+    SpoolFull,
+    Stopped,
+    TrustRefused,
+)
+from groundspeed.workers.git import Git
+from groundspeed.workers.logs import logger
+from groundspeed.workers.process import Command, Ended
+from groundspeed.workers.runner import Runner, Side
+from groundspeed.workers.settings import WorkerSettings
+from groundspeed.workers.slots import Slot
+from groundspeed.workers.spool import Spool
+from groundspeed.workers.stack import Stack
+from groundspeed.workers.variables import base_variables, build_variables
+
+FLUSH_S = 20.0
+"""How long a pair waits for its results to be acknowledged before the comparison is asked to go on."""
+_FINAL = {"unsupported", "skipped", "failed", "crashed", "oom", "timeout"}
+"""Outcomes that another process of the same benchmark would only repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all jobs of a worker share."""
+
+    settings: WorkerSettings
+    client: Client
+    spool: Spool
+    delivery: Delivery
+    git: Git
+    stack: Stack
+    catalogue: Mapping[str, v1.PluginSpec]
+
+
+class JobRun:
+    """One attempt at one job in one slot."""
+
+    def __init__(self, node: Node, slot: Slot, attempt: Attempt, job: v1.JobSpec, facets: tuple[v1.Facet, ...]) -> None:
+        self._node = node
+        self._slot = slot
+        self._attempt = attempt
+        self._job = job
+        self._facets = facets
+        self._cache = node.settings.cache / job.trust
+        self._done = {(key.side, key.benchmark, key.replicate) for key in job.done}
+        self._over: set[str] = set()
+        """Benchmarks that need no further process."""
+        self._ending: set[str] = set()
+        self._count = len(self._done)
+
+    def run(self) -> v1.FinishRequest | None:
+        """Do the job; returns how to finish the attempt, None when it is no longer ours."""
+        try:
+            with contextlib.ExitStack() as stack:
+                self._measure(stack)
+        except Stopped as stopped:
+            logger.info("job %s stops: %s", self._job.job_id, stopped)
+            return None if stopped.reason == "lost" else v1.FinishRequest(state="released", error=str(stopped))
+        except JobError as error:
+            return _failure(str(error), transient=error.transient)
+        except SpoolFull as error:
+            return _failure(str(error), transient=True)
+        except Exception as error:  # noqa: BLE001 - the edge of a job: told to the service, the worker lives on
+            logger.exception("job %s failed by an error of the worker", self._job.job_id)
+            return _failure(f"The worker failed: {error}\n{traceback.format_exc()}", transient=True)
+        return v1.FinishRequest(state="succeeded")
+
+    def _measure(self, stack: contextlib.ExitStack) -> None:
+        if self._job.trust == "untrusted":
+            name, why = sandbox.available()
+            if not name:
+                raise TrustRefused(f"Untrusted code is not run here: {why}.")
+        sides, runner = self._prepare(stack)
+        if len(sides) < len(self._job.sides):
+            return  # a side did not build: reported, and there is nothing to compare
+        if self._job.max_pairs:
+            self._pairs(sides, runner)
+        else:
+            self._replicates(sides, runner)
+
+    # --- before ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, stack: contextlib.ExitStack) -> tuple[list[Side], Runner]:
+        settings = self._node.settings
+        runner = Runner(
+            settings=settings,
+            spool=self._node.spool,
+            attempt=self._attempt,
+            slot=self._slot,
+            job=self._job,
+            cache=self._cache,
+            catalogue=self._node.catalogue,
+            variables=base_variables(os.environ, settings.pass_env),
+            facets=self._facets,
+            confinement=None,
+        )
+        sides = []
+        for spec in self._job.sides:
+            try:
+                sides.append(stack.enter_context(self._side(spec)))
+            except BuildFailed as error:
+                self._report_failed_build(spec, error, runner)
+        return sides, runner
+
+    @contextlib.contextmanager
+    def _side(self, spec: v1.SideSpec) -> Iterator[Side]:
+        settings = self._node.settings
+        self._say("checkout", f"Checking out {spec.sha[:12]}")
+        checkouts = Checkouts(
+            self._cache,
+            self._slot.index,
+            self._node.git,
+            settings.credentials,
+            settings.keep_checkouts,
+            self._attempt.stop,
+        )
+        checkout = checkouts.get(self._job, spec.sha)
+        self._attempt.check()
+        if self._job.build.install:
+            self._say("build", f"Building {spec.sha[:12]}")
+        environments = Environments(self._cache, self._node.stack, settings.keep_environments, self._attempt.stop)
+        variables = build_variables(os.environ, settings.pass_env)
+        with environments.use(self._job.build, checkout, variables, self._build_command) as environment:
+            yield Side(
+                index=spec.index,
+                sha=spec.sha,
+                source=checkout.source,
+                paths=source_paths(checkout, self._job.build),
+                environment=environment,
+                caches=self._caches(checkout, environment.home),
+            )
+
+    def _build_command(self, command: Command) -> Ended:
+        limited = replace(
+            command,
+            memory_limit_bytes=self._node.settings.memory_limit,
+            log_bytes=self._node.settings.log_bytes_per_run,
+            cpus=self._slot.cpus,
+        )
+        self._attempt.line("worker", f"$ {command.argv[-1]}")
+        ended = process.run(limited, self._attempt.line, self._attempt.stop)
+        self._attempt.check()
+        return ended
+
+    def _caches(self, checkout: Checkout, environment: Path) -> Path:
+        return self._cache / "compile" / checkout.home.parent.name / f"{checkout.home.name}-{environment.name[:12]}"
+
+    def _report_failed_build(self, spec: v1.SideSpec, error: BuildFailed, runner: Runner) -> None:
+        """A commit that does not build gives each benchmark a result that says so."""
+        self._say("build", f"{spec.sha[:12]} does not build: {error}")
+        evidence = {"message": f"the revision does not build: {error}", "phase": "build", "build_log": error.log_tail}
+        for benchmark in self._job.benchmarks:
+            key = v1.RunKey(side=spec.index, benchmark=benchmark.key, replicate=benchmark.first_replicate)
+            if self._is_done(key):
+                continue
+            self._deliver(runner.without_process(key, benchmark, Outcome.FAILED, evidence))
+
+    # --- measuring ---------------------------------------------------------------------------------------------------
+
+    def _replicates(self, sides: list[Side], runner: Runner) -> None:
+        """One process of each benchmark after another, so that slow drift of the machine meets all of them."""
+        benchmarks = self._job.benchmarks
+        total = sum(b.replicates for b in benchmarks) * len(sides)
+        for turn in range(max((b.replicates for b in benchmarks), default=0)):
+            for benchmark in benchmarks:
+                if turn < benchmark.replicates:
+                    for side in sides:
+                        self._one(side, benchmark, benchmark.first_replicate + turn, runner, total)
+            self._over |= self._ending
+
+    def _pairs(self, sides: list[Side], runner: Runner) -> None:
+        """A B, B A, A B … until the service has seen enough."""
+        total = self._job.max_pairs * len(self._job.benchmarks) * len(sides)
+        for pair in range(self._job.max_pairs):
+            order = sides if pair % 2 == 0 else sides[::-1]
+            for benchmark in self._job.benchmarks:
+                for side in order:
+                    self._one(side, benchmark, benchmark.first_replicate + pair, runner, total)
+            self._over |= self._ending  # after the pair: the other side is measured once even so
+            if len(self._over) == len(self._job.benchmarks) or not self._another_pair(pair + 1):
+                return
+
+    def _another_pair(self, done: int) -> bool:
+        """The service decides; while it is away the planned minimum is measured and no more."""
+        if done >= self._job.max_pairs:
+            return False
+        if not self._node.delivery.flush(self._attempt.id, FLUSH_S, self._attempt.stop):
+            self._attempt.check()
+            return done < self._job.min_pairs
+        try:
+            reply = self._node.client.next_pair(self._attempt.id, v1.NextPairRequest(pairs_done=done))
+        except ServiceUnavailable as error:
+            logger.warning("job %s: %s", self._job.job_id, error)
+            return done < self._job.min_pairs
+        except ServiceRefused as error:
+            raise Stopped("lost", str(error)) from error
+        self._attempt.line("worker", f"After {done} pairs: {reply.verdict} {reply.reason}")
+        return reply.verdict == "continue"
+
+    def _one(self, side: Side, benchmark: v1.BenchmarkSpec, replicate: int, runner: Runner, total: int) -> None:
+        key = v1.RunKey(side=side.index, benchmark=benchmark.key, replicate=replicate)
+        if self._is_done(key) or benchmark.key in self._over:
+            return
+        self._attempt.check()
+        self._attempt.phase("run", f"{benchmark.key} on {side.sha[:12]}", self._count, total)
+        report = runner.run(side, benchmark, replicate)
+        self._attempt.line("worker", f"{benchmark.key} #{replicate} on {side.sha[:12]}: {report.outcome}", key)
+        if report.outcome in _FINAL:
+            self._ending.add(benchmark.key)
+        self._deliver(report)
+
+    def _is_done(self, key: v1.RunKey) -> bool:
+        return (key.side, key.benchmark, key.replicate) in self._done
+
+    def _deliver(self, report: v1.RunReport) -> None:
+        """On disk first, then sent. With a full disk: sent at once, and only if that fails too the job ends."""
+        self._count += 1
+        try:
+            self._node.spool.put(self._attempt.id, report)
+        except SpoolFull as error:
+            logger.error("%s", error)
+            try:
+                self._node.client.runs(self._attempt.id, v1.RunBatch(runs=(report,)), patience_s=FLUSH_S)
+            except (ServiceUnavailable, ServiceRefused) as unsent:
+                raise SpoolFull(f"{error} The service could not take the result directly either. {unsent}") from error
+            return
+        self._node.delivery.kick()
+
+    def _say(self, phase: str, message: str) -> None:
+        self._attempt.phase(phase, message)
+        self._attempt.line("worker", message)
+
+
+def _failure(message: str, *, transient: bool) -> v1.FinishRequest:
+    kind = "transient" if transient else "permanent"
+    return v1.FinishRequest.model_validate({"state": "failed", "error_kind": kind, "error": message[:20_000]})

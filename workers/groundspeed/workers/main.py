@@ -1,0 +1,131 @@
+"""``groundspeed worker``: wire the parts, run Celery in this process, and leave nothing behind on the way out."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from celery import signals
+
+from groundspeed.workers import tasks
+from groundspeed.workers.app import configure
+from groundspeed.workers.catalogue import read_catalogue
+from groundspeed.workers.client import Client
+from groundspeed.workers.delivery import Delivery
+from groundspeed.workers.errors import SettingsInvalid, WorkerError
+from groundspeed.workers.git import Git
+from groundspeed.workers.job import Node
+from groundspeed.workers.locks import LockTimeout, locked
+from groundspeed.workers.logs import configure as configure_logs
+from groundspeed.workers.logs import logger
+from groundspeed.workers.node import WorkerNode
+from groundspeed.workers.settings import WorkerSettings
+from groundspeed.workers.spool import Spool
+from groundspeed.workers.stack import discover
+
+_PR_SET_DUMPABLE = 4
+_LOCK_WAIT_S = 30.0
+
+
+def run(settings: WorkerSettings | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit status (2: it could not start, and the reason was said)."""
+    configure_logs(os.environ.get("GROUNDSPEED_LOG_LEVEL", "INFO"))
+    try:
+        settings = settings or WorkerSettings.load()
+        with _folders(settings), _node(settings) as node:
+            return _serve(settings, node)
+    except WorkerError as error:
+        sys.stderr.write(f"groundspeed worker: {error}\n")
+        return 2
+
+
+@contextmanager
+def _folders(settings: WorkerSettings) -> Iterator[None]:
+    """Make the worker's folders and hold them: two workers in one folder would send the same results."""
+    try:
+        for folder in (settings.home, settings.cache, settings.spool):
+            folder.mkdir(parents=True, exist_ok=True)
+        with locked(settings.home / "lock", wait_s=_LOCK_WAIT_S):
+            yield
+    except LockTimeout as error:
+        raise SettingsInvalid(
+            f"Another worker already uses the folder {settings.home}: stop it, or give this one a folder of its own "
+            "with GROUNDSPEED_WORKER_DATA_DIR."
+        ) from error
+    except OSError as error:
+        raise SettingsInvalid(
+            f"The worker's folder {settings.home} cannot be used: {error}. Set GROUNDSPEED_WORKER_DATA_DIR to a folder "
+            "it may write to."
+        ) from error
+
+
+@contextmanager
+def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
+    # Code that runs as the same user must not read the tokens out of this process.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    stop = threading.Event()
+    token = settings.token.get_secret_value() if settings.token else None
+    client = Client(settings.api_url, token, settings.node, stop)
+    sending = Client(settings.api_url, token, settings.node, threading.Event())
+    spool = Spool(settings.spool, settings.spool_max_bytes)
+    delivery = Delivery(sending, spool)
+    catalogue = {plugin.name: plugin for plugin in read_catalogue()}
+    parts = Node(
+        settings=settings,
+        client=client,
+        spool=spool,
+        delivery=delivery,
+        git=Git(settings.home / "git", settings.git_timeout_s),
+        stack=discover(settings.python, settings.stack_packages, settings.cache),
+        catalogue=catalogue,
+    )
+    node = WorkerNode(parts, _version(), stop)
+    delivery.start()
+    try:
+        yield node
+    finally:
+        node.shutdown()
+        node.join()
+        delivery.close(settings.grace_s)
+        client.close()
+        sending.close()
+
+
+def _serve(settings: WorkerSettings, node: WorkerNode) -> int:
+    app = configure(settings)
+    tasks.bind(node)
+
+    def on_shutdown(**_: Any) -> None:
+        logger.info("stopping: running jobs are given back")
+        node.shutdown()
+
+    signals.worker_shutting_down.connect(on_shutdown, weak=False)
+    node.start()
+    worker = app.Worker(
+        hostname=f"bench-{settings.pool}@{settings.node}",
+        queues=[settings.queue],
+        pool="threads",
+        concurrency=settings.slots,
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    with suppress(SystemExit):  # how Celery ends a worker
+        worker.start()
+    logger.info("stopped")
+    return 0
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("groundspeed")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -104,14 +104,35 @@ def _standing(connection: Connection) -> Standing:
 
 @contextmanager
 def _locked(db: Database) -> Iterator[Connection]:
-    options = {"groundspeed_begin": "IMMEDIATE"} if db.is_sqlite else {}
     try:
-        with db.engine.connect().execution_options(**options) as connection, connection.begin():
-            if not db.is_sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            yield connection
+        with db.engine.connect() as connection:
+            transaction = _exclusive_sqlite(connection) if db.is_sqlite else _exclusive_postgres(connection)
+            with transaction:
+                yield connection
     except DBAPIError as error:
         raise _unreachable(db, error) from error
+
+
+@contextmanager
+def _exclusive_postgres(connection: Connection) -> Iterator[None]:
+    with connection.begin():
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        yield
+
+
+@contextmanager
+def _exclusive_sqlite(connection: Connection) -> Iterator[None]:
+    """SQLite alters a table by making another in its place: references are checked at the end, not on the way."""
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute("PRAGMA foreign_keys=OFF")
+    try:
+        with connection.execution_options(groundspeed_begin="IMMEDIATE").begin():
+            yield
+            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+            if broken is not None:
+                raise RuntimeError(f"the migration would leave a row of {broken[0]} that refers to nothing")
+    finally:
+        raw.execute("PRAGMA foreign_keys=ON")
 
 
 def _config(connection: Connection) -> Config:

@@ -428,11 +428,13 @@ class Regression(SQLModel, table=True):
     project_id: int = Field(foreign_key="project.id", index=True)
     kind: str = "regression"  # regression, improvement, change
     state: str = Field(default="new", index=True)
-    # new, acknowledged, in-progress, accepted, false-alarm, fixed, recovered
+    # new, acknowledged, in-progress, accepted, false-alarm, fixed, recovered, withdrawn, merged
+    # (drawn in docs/triage.md; who may move which to which: usecases/regressions.py)
     title: str = ""
     before_revision_id: int | None = Field(default=None, foreign_key="revision.id")
     after_revision_id: int | None = Field(default=None, foreign_key="revision.id")
     cause: str = "code"  # code, environment, node, both
+    merged_into_id: int | None = Field(default=None, foreign_key="regression.id")
     assignee: str = ""
     note: str = ""
     link: str = ""
@@ -449,6 +451,8 @@ class ChangePoint(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     series_id: int = Field(foreign_key="series.id")
     regression_id: int | None = Field(default=None, foreign_key="regression.id", index=True)
+    pinned: bool = False
+    """A person chose its regression: recomputation leaves it there."""
     before_revision_id: int = Field(foreign_key="revision.id")
     after_revision_id: int = Field(foreign_key="revision.id")
     environment_from_id: int | None = Field(default=None, foreign_key="environment.id")
@@ -456,9 +460,10 @@ class ChangePoint(SQLModel, table=True):
     state: str = "provisional"  # provisional, confirmed, withdrawn
     kind: str  # regression, improvement, change
     cause: str = "code"
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    ratio: float | None = None
+    """Level after over level before; None where levels are not all positive: read ``difference``."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
     difference: float = 0.0
     strength: float = 0.0
     p_value: float | None = None

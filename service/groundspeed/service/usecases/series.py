@@ -1,0 +1,162 @@
+"""A stored series as detection sees it: points in the order of the branch, with what makes two of them comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from groundspeed.service.db.tables import Benchmark, Request, Result, Revision, Run, Series
+from groundspeed.service.domain.detect import DetectConfig
+from groundspeed.service.domain.series import MIN_EFFECT, Direction, Kind, Point, SeriesData
+from groundspeed.service.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSeries:
+    """``data`` is what ``domain.detect`` takes; ``revisions`` gives the id of the commit at each x.
+
+    A point's ``environment`` is the text of its environment's id.
+    """
+
+    series: Series
+    suite: str
+    data: SeriesData
+    revisions: Mapping[int, int]
+    config: DetectConfig
+
+
+@dataclass(slots=True)
+class _Cell:
+    """All results of one revision in one environment."""
+
+    first: int
+    valid: list[tuple[float, float, int, datetime]] = field(default_factory=list)
+    degraded: list[tuple[float, float, int, datetime]] = field(default_factory=list)
+
+    def best(self) -> list[tuple[float, float, int, datetime]]:
+        """Degraded results count only when nothing better is there."""
+        return self.valid or self.degraded
+
+
+def load_series(session: Session, series_id: int) -> LoadedSeries:
+    """Read a series with all its points on the branch. Raises ``NotFound``."""
+    found = session.execute(
+        select(Series, col(Benchmark.suite))
+        .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+        .where(col(Series.id) == series_id)
+    ).first()
+    if found is None:
+        raise NotFound(f"There is no series {series_id}.", "It may have been deleted with its project.")
+    series, suite = found
+    settings = latest_config(session, series.project_id)
+    revisions: dict[int, int] = {}
+    points = _points(session, series, revisions)
+    data = SeriesData(
+        unit=series.unit,
+        direction=cast("Direction", series.direction),
+        kind=cast("Kind", series.kind if series.kind in MIN_EFFECT else "ratio"),
+        points=points,
+        name=series.metric,
+        min_effect=threshold(settings, suite, series.metric, series.kind),
+    )
+    return LoadedSeries(series, suite, data, revisions, DetectConfig())
+
+
+def latest_config(session: Session, project_id: int) -> Mapping[str, Any]:
+    """The configuration that the branch was last planned with; a pull request's does not count."""
+    newest = (
+        select(col(Request.config))
+        .where(col(Request.project_id) == project_id, col(Request.kind).not_in(("pull_request", "followup", "bisect")))
+        .order_by(col(Request.id).desc())
+        .limit(20)
+    )
+    return next((config for config in session.scalars(newest) if config), {})
+
+
+def threshold(config: Mapping[str, Any], suite: str, metric: str, kind: str) -> float | None:
+    """Smallest relative change worth an alert as configured: the suite's before the file's, the metric's before its
+    kind's; None: the default of the kind.
+    """
+    own: Mapping[str, Any] = next((one for one in config.get("suite", ()) if one.get("name") == suite), {})
+    for table in (own.get("thresholds") or {}, config.get("thresholds") or {}):
+        for name in (metric, kind):
+            if name in table:
+                return float(table[name])
+    return None
+
+
+def _points(session: Session, series: Series, revisions: dict[int, int]) -> tuple[Point, ...]:
+    columns = (
+        col(Revision.position),
+        col(Result.revision_id),
+        col(Result.environment_id),
+        col(Result.value),
+        col(Result.spread),
+        col(Result.state),
+        col(Run.node_id),
+        col(Run.started_at),
+    )
+    rows = session.execute(
+        select(*columns)
+        .join(Revision, col(Revision.id) == col(Result.revision_id))
+        .join(Run, col(Run.id) == col(Result.run_id))
+        .where(col(Result.series_id) == series.id, col(Revision.position).is_not(None), col(Result.state) != "rejected")
+        .order_by(col(Revision.position), col(Result.id))
+    )
+    cells: dict[int, dict[int, _Cell]] = {}
+    for order, (x, revision, environment, value, spread, state, node, started) in enumerate(rows):
+        revisions[x] = revision
+        cell = cells.setdefault(x, {}).setdefault(environment, _Cell(order))
+        (cell.valid if state == "valid" else cell.degraded).append((value, spread, node, started))
+    failures = _failures(session, series, revisions)
+    points: list[Point] = []
+    before: int | None = None
+    for x in sorted(cells.keys() | failures.keys()):
+        if x not in cells:
+            points.append(Point(x, outcome=failures[x]))
+            continue
+        for environment in _in_order(cells[x], before):
+            points.append(_point(x, environment, cells[x][environment].best()))
+            before = environment
+    return tuple(points)
+
+
+def _in_order(cells: Mapping[int, _Cell], before: int | None) -> list[int]:
+    """The environment that the commit before was measured in comes first, so that each change of it is seen once."""
+    return sorted(cells, key=lambda environment: (environment != before, cells[environment].first))
+
+
+def _point(x: int, environment: int, results: Sequence[tuple[float, float, int, datetime]]) -> Point:
+    return Point(
+        x,
+        values=tuple(value for value, _, _, _ in results),
+        environment=str(environment),
+        within=tuple(spread / abs(value) if value else 0.0 for value, spread, _, _ in results),
+        nodes=tuple(str(node) for _, _, node, _ in results),
+        days=tuple(started.toordinal() for _, _, _, started in results),
+    )
+
+
+def _failures(session: Session, series: Series, revisions: dict[int, int]) -> dict[int, str]:
+    """Outcome by position where this series' benchmark ran and gave nothing: such a commit is not tried again."""
+    rows = session.execute(
+        select(col(Revision.position), col(Run.revision_id), col(Run.outcome), col(Run.params))
+        .join(Revision, col(Revision.id) == col(Run.revision_id))
+        .where(
+            col(Run.benchmark_id) == series.benchmark_id,
+            col(Run.hardware_id) == series.hardware_id,
+            col(Run.outcome) != "ok",
+            col(Revision.position).is_not(None),
+        )
+    )
+    found: dict[int, str] = {}
+    for x, revision, outcome, params in rows:
+        if all(series.params.get(name, value) == value for name, value in params.items()):
+            found[x] = outcome
+            revisions.setdefault(x, revision)
+    return found

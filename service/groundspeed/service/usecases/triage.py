@@ -1,0 +1,70 @@
+"""Which state of a regression may follow which, and who may say so: one function moves them all, and writes it down.
+
+Drawn in docs/triage.md, which a test compares with the table here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlmodel import Session
+
+from groundspeed.service.db.tables import AuditEntry, Regression
+from groundspeed.service.errors import Conflict, Invalid
+
+MACHINE = "groundspeed"
+"""The actor of what detection does by itself."""
+
+PEOPLE = ("new", "acknowledged", "in-progress", "accepted", "false-alarm", "fixed")
+"""States that a person may choose; from any of them and from ``recovered`` to any other of them."""
+
+TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "new": ("acknowledged", "in-progress", "accepted", "false-alarm", "fixed", "recovered", "withdrawn", "merged"),
+    "acknowledged": ("new", "in-progress", "accepted", "false-alarm", "fixed", "recovered", "merged"),
+    "in-progress": ("new", "acknowledged", "accepted", "false-alarm", "fixed", "recovered", "merged"),
+    "accepted": ("new", "acknowledged", "in-progress", "merged"),
+    "false-alarm": ("new", "acknowledged", "in-progress", "merged"),
+    "fixed": ("new", "acknowledged", "in-progress", "merged"),
+    "recovered": ("new", "acknowledged", "in-progress", "accepted", "false-alarm", "fixed", "merged"),
+    "withdrawn": ("new", "merged"),
+    "merged": ("new",),
+}
+BY_MACHINE_ALONE = ("recovered", "withdrawn", "merged")
+"""States that follow from what is measured, or from a merge; nobody sets them by hand."""
+
+
+def move(session: Session, regression: Regression, state: str, actor: str, now: datetime, why: str = "") -> None:
+    """Change the state and write who did it. Raises ``Invalid`` for a state that is none, ``Conflict`` for one that
+    may not follow.
+    """
+    if state not in TRANSITIONS:
+        raise Invalid(f"{state!r} is no state of a regression.", f"Use one of: {', '.join(PEOPLE)}.")
+    if regression.state == state:
+        return
+    if state not in TRANSITIONS[regression.state]:
+        allowed = [one for one in TRANSITIONS[regression.state] if one not in BY_MACHINE_ALONE]
+        raise Conflict(
+            f"Regression {regression.id} is {regression.state}: it cannot become {state}.",
+            f"It can become: {', '.join(allowed)}.",
+        )
+    before, regression.state = regression.state, state
+    regression.updated_at = now
+    session.add(regression)
+    data: dict[str, object] = {"from": before, "to": state} | ({"why": why} if why else {})
+    note(session, regression, "state", actor, now, data)
+
+
+def note(
+    session: Session, regression: Regression, action: str, actor: str, now: datetime, data: dict[str, object]
+) -> None:
+    """Write down who did what to a regression."""
+    session.add(
+        AuditEntry(
+            actor=actor,
+            action=f"regression.{action}",
+            subject_type="regression",
+            subject_id=str(regression.id),
+            data=data,
+            at=now,
+        )
+    )

@@ -25,7 +25,7 @@ def read_catalogue() -> tuple[v1.PluginSpec, ...]:
             text=True,
             timeout=_LIMIT_S,
             check=True,
-            env=base_variables(os.environ),
+            env=base_variables(os.environ, ("PYTHONPATH",)),
         )
         plugins = json.loads(done.stdout)["plugins"]
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -106,6 +107,8 @@ def _serve(settings: WorkerSettings, node: WorkerNode) -> int:
         node.shutdown()
 
     signals.worker_shutting_down.connect(on_shutdown, weak=False)
+    # Celery warns of running as root because of pickled messages; here only JSON is accepted.
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser")
     node.start()
     worker = app.Worker(
         hostname=f"bench-{settings.pool}@{settings.node}",

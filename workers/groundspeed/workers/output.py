@@ -55,7 +55,10 @@ class LineReader:
         if self.exhausted:
             self.dropped_bytes += len(chunk)
             return
-        *lines, self._line = re.split(r"\r\n|\n|\r", self._line + self._decode(chunk))
+        text = self._line + self._decode(chunk)
+        held = "\r" if text.endswith("\r") else ""  # its newline may come with the next chunk
+        *lines, self._line = re.split(r"\r\n|\n|\r", text.removesuffix(held))
+        self._line += held
         while len(self._line) > MAX_LINE:
             lines.append(self._line[:MAX_LINE])
             self._line = self._line[MAX_LINE:]
@@ -65,7 +68,7 @@ class LineReader:
     def close(self) -> None:
         self._line += self._decode(b"", final=True)
         if self._line:
-            self._send(self._line)
+            self._send(self._line.removesuffix("\r"))
         self._line = ""
         if self.dropped_bytes:
             self._emit(f"[{self.dropped_bytes} further bytes of output are not shown]")

@@ -1,0 +1,211 @@
+"""Results on disk: whole or absent, bounded, and sent until acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groundspeed.service.wire import v1
+from groundspeed.workers import spool as spool_module
+from groundspeed.workers.client import Client
+from groundspeed.workers.delivery import Delivery
+from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull
+from groundspeed.workers.spool import Spool
+
+
+def run_report(benchmark: str = "b", replicate: int = 0, **changes: Any) -> v1.RunReport:
+    raw = {
+        "key": {"side": 0, "benchmark": benchmark, "replicate": replicate},
+        "plugin": "p",
+        "plugin_version": "1",
+        "outcome": "ok",
+        "started_at": 1.0,
+        "duration_s": 1.0,
+    }
+    return v1.RunReport.model_validate(raw | changes)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", 1 << 20)
+
+
+@pytest.fixture
+def client(service: Any) -> Iterator[Client]:
+    import threading
+
+    made = Client(service.url, "secret-token", "node", threading.Event())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def delivery(client: Client, spool: Spool) -> Iterator[Delivery]:
+    made = Delivery(client, spool)
+    yield made
+    made.close(0.0)
+
+
+def test_what_is_put_comes_back_after_a_restart(spool: Spool, tmp_path: Path) -> None:
+    """Another process on the same folder sees the same runs and the same use of space."""
+    spool.put("a1", run_report("x/y=1,z=2", 3))
+    spool.put_finish("a1", v1.FinishRequest(state="succeeded"))
+    again = Spool(tmp_path / "spool", 1 << 20)
+    assert [r.key.replicate for r in again.runs("a1")] == [3]
+    assert again.finish("a1") == v1.FinishRequest(state="succeeded")
+    assert again.used_bytes == spool.used_bytes > 0
+    again.drop_run("a1", run_report("x/y=1,z=2", 3).key)
+    again.drop_finish("a1")
+    again.tidy("a1")
+    assert (again.attempts(), again.used_bytes) == ([], 0)
+
+
+def test_a_half_written_file_of_a_killed_worker_is_nothing(spool: Spool, tmp_path: Path) -> None:
+    """Temporary files vanish at the next start; a damaged file is set aside and harms no other."""
+    spool.put("a1", run_report("good"))
+    folder = tmp_path / "spool" / "a1"
+    (folder / "000000-0-deadbeef.run.json.tmp").write_text('{"versi')
+    (folder / "000000-0-damaged.run.json").write_text('{"versi')
+    again = Spool(tmp_path / "spool", 1 << 20)
+    assert [r.key.benchmark for r in again.runs("a1")] == ["good"]
+    assert not list(folder.glob("*.tmp"))
+    assert list(folder.glob("*.unreadable"))
+
+
+def test_a_full_spool_says_what_to_do_and_keeps_nothing_by_halves(tmp_path: Path) -> None:
+    """The bound is the operator's."""
+    spool = Spool(tmp_path / "spool", 5000)
+    with pytest.raises(SpoolFull, match="GROUNDSPEED_WORKER_SPOOL_MAX_BYTES"):
+        for replicate in range(100):
+            spool.put("a1", run_report(replicate=replicate))
+    assert not spool.has_room
+    assert len(list(spool.runs("a1"))) == len(list((tmp_path / "spool" / "a1").iterdir()))
+
+
+def test_a_full_disk_is_one_clear_error(spool: Spool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The system's refusal at any step leaves the folder as it was."""
+
+    def no_room(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(spool_module.os, "fsync", no_room)
+    with pytest.raises(SpoolFull, match="No space left on device"):
+        spool.put("a1", run_report())
+    assert list((tmp_path / "spool").rglob("*.json*")) == []
+
+
+def test_replay_sends_everything_once_and_then_the_finish(service: Any, spool: Spool, delivery: Delivery, tmp_path: Path) -> None:  # fmt: skip
+    """Runs, artefacts and finish of an earlier process arrive in that order; the spool ends empty."""
+    service.attempts["a1"] = 7
+    service.state[7] = "running"
+    data = tmp_path / "table.json"
+    data.write_bytes(b"[1]")
+    sha = "a" * 64
+    reference = {"kind": "kernel-table", "name": "t", "sha256": sha, "size_bytes": 3}
+    for replicate in range(120):
+        spool.put("a1", run_report(replicate=replicate, artefacts=[reference] if replicate == 5 else []))
+    spool.put_artefact("a1", sha, data)
+    spool.put_finish("a1", v1.FinishRequest(state="succeeded"))
+    delivery.start()
+    service.wait(lambda: service.state[7] == "done")
+    service.wait(lambda: not spool.attempts())
+    assert len(service.runs) == 120
+    assert service.repeated == []
+    assert service.artefacts == {sha: b"[1]"}
+    assert spool.used_bytes == 0
+
+
+def test_an_outage_delays_results_and_loses_none(service: Any, spool: Spool, delivery: Delivery) -> None:
+    """While the service answers 503 everything stays on disk."""
+    service.attempts["a1"] = 7
+    service.state[7] = "running"
+    service.down = True
+    delivery.start()
+    spool.put("a1", run_report())
+    delivery.kick()
+    time.sleep(0.6)
+    assert len(list(spool.runs("a1"))) == 1
+    service.down = False
+    service.wait(lambda: len(service.runs) == 1 and not list(spool.runs("a1")), 10)
+
+
+def test_one_bad_result_does_not_hold_back_the_others(service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """A result that the service calls invalid is given up alone, and an attempt it does not know as a whole."""
+    service.attempts["a2"] = 8
+    service.state[8] = "running"
+    for replicate in range(3):
+        spool.put("a2", run_report(replicate=replicate))
+    spool.put("a1-unknown", run_report())
+    real = Client.runs
+
+    def picky(self: Client, attempt: str, batch: v1.RunBatch, patience_s: float = 0.0) -> v1.RunAck:
+        if attempt == "a1-unknown":
+            raise ServiceRefused("no such attempt", status=404)
+        if any(run.key.replicate == 1 for run in batch.runs):
+            raise ServiceRefused("not valid", status=422)
+        return real(self, attempt, batch, patience_s)
+
+    monkeypatch.setattr(Client, "runs", picky)
+    delivery.start()
+    service.wait(lambda: not spool.attempts())
+    assert sorted(key[3] for key in service.runs) == [0, 2]
+
+
+def test_a_wrong_token_loses_nothing(service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """401 is the operator's to correct; results wait for it."""
+
+    def refused(*_: Any, **__: Any) -> v1.RunAck:
+        raise ServiceRefused("who are you", status=401)
+
+    monkeypatch.setattr(Client, "runs", refused)
+    spool.put("a1", run_report())
+    delivery.start()
+    delivery.flush("a1", 0.5, delivery._end)
+    assert len(list(spool.runs("a1"))) == 1
+
+
+def test_the_client_tries_again_on_5xx_and_never_on_4xx(service: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """503 twice, then the answer; 404 once."""
+    claim = v1.ClaimRequest(protocol=1, node="node")
+    import threading
+
+    service.down = True
+    threading.Timer(0.5, setattr, (service, "down", False)).start()
+    assert client.next(claim, patience_s=10).attempt_id is None
+    assert len(service.tokens) > 1
+    assert set(service.tokens) == {"Bearer secret-token"}
+    service.tokens.clear()
+    with pytest.raises(ServiceRefused) as refused:
+        client._post("/nowhere", claim, v1.Ack, patience_s=10)
+    assert (refused.value.status, len(service.tokens)) == (404, 1)
+
+
+def test_no_service_at_all_is_unavailable(tmp_path: Path) -> None:
+    """A refused connection is told with the address."""
+    import threading
+
+    client = Client("http://127.0.0.1:9", None, "node", threading.Event())
+    with pytest.raises(ServiceUnavailable, match="127.0.0.1:9"):
+        client.heartbeat("a", v1.AttemptHeartbeat())
+    client.close()
+
+
+@pytest.mark.parametrize("protocol", [0, 2])
+def test_another_protocol_is_told_in_words(service: Any, client: Client, protocol: int, make_register: Callable[[], v1.RegisterRequest]) -> None:  # fmt: skip
+    """The service's words reach the operator."""
+    service.accepts_protocol = protocol
+    with pytest.raises(ProtocolMismatch, match="speaks protocol 1"):
+        client.register(make_register())
+
+
+@pytest.fixture
+def make_register() -> Callable[[], v1.RegisterRequest]:
+    return lambda: v1.RegisterRequest(
+        protocol=v1.PROTOCOL, node="node", worker_version="0", hardware=v1.HardwareSpec()
+    )

@@ -1,1 +1,13 @@
-document.documentElement.classList.add("js");
+import * as grid from "./grid";
+import * as live from "./live";
+import { tables, theme, times } from "./page";
+import * as palette from "./palette";
+
+theme();
+times();
+tables();
+palette.start();
+grid.start();
+live.start();
+// The plotting library comes only with the page that needs it.
+if (document.querySelector("[data-graph]")) void import("./graph").then((graph) => graph.start());

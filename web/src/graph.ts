@@ -1,0 +1,339 @@
+/** The graph page: state in the address, one plot or small multiples, legend, toolbar, keyboard, downloads. */
+
+import type uPlot from "uplot";
+import { Card } from "./card";
+import { button, download, h, one } from "./dom";
+import { params } from "./format";
+import { layout, place, type Layout, type Line } from "./layout";
+import { over, under, type Cloud } from "./marks";
+import { load, type Graph, type SeriesRef } from "./model";
+import { joined, make, nearest, zoom, type Near } from "./plot";
+import { read, write, type State, type XMode } from "./state";
+
+const X_MODES: [XMode, string][] = [["commit", "Commits"], ["date", "Dates"], ["environment", "Environments"]];
+
+class GraphPage {
+  private state: State;
+  private layout!: Layout;
+  private plots: uPlot[] = [];
+  private card: Card;
+  private clouds = new Map<number, Cloud>();
+  private cursor: Near | null = null;
+  private single: boolean;
+  private saving = 0;
+  private drawn = false;
+
+  constructor(private graph: Graph, private root: HTMLElement, private plot: HTMLElement, private legend: HTMLElement, private toolbar: HTMLElement) {
+    this.single = location.pathname.includes("/series/");
+    this.state = read(location.search, graph.series.map((s) => s.series.id));
+    this.card = this.newCard();
+    toolbar.hidden = false;
+    this.draw();
+    this.keyboard();
+    new ResizeObserver(() => this.resize()).observe(plot);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    document.addEventListener("groundspeed:theme", () => this.draw());
+    for (const link of document.querySelectorAll<HTMLAnchorElement>("a[data-add]")) {
+      link.addEventListener("click", (e) => {
+        e.preventDefault();
+        void this.add(Number(link.dataset["add"]));
+        link.closest("li")?.remove();
+      });
+    }
+    if (this.state.samples) void this.fetchSamples();
+  }
+
+  private newCard(): Card {
+    return new Card(this.graph, {
+      pin: (sha) => this.pin(sha),
+      relativeTo: (sha) => this.set({ relative: true, ref: sha.slice(0, 10) }),
+      close: () => this.card.close(),
+    });
+  }
+
+  private set(change: Partial<State>): void {
+    this.state = { ...this.state, ...change };
+    this.save();
+    this.draw();
+  }
+
+  private save(): void {
+    const path = this.single ? location.pathname : `/projects/${this.graph.project.slug}/graph`;
+    history.replaceState(null, "", path + write(this.state, this.single));
+  }
+
+  private draw(): void {
+    for (const plot of this.plots) plot.destroy();
+    this.layout = layout(this.graph, this.state);
+    this.plot.replaceChildren(this.card.element);
+    this.plot.classList.add("live");
+    this.drawn = false;
+    const groups = this.state.multiples ? this.layout.lines.map((line) => [line]) : [this.layout.lines];
+    this.plots = groups.map((lines) => this.one(lines, groups.length > 1 ? 190 : 380));
+    this.drawn = true;
+    this.drawLegend();
+    this.drawToolbar();
+    this.root.dataset["ready"] = "1";
+  }
+
+  private one(lines: Line[], height: number): uPlot {
+    const part: Layout = { ...this.layout, lines, unit: lines[0] && !this.layout.relative ? lines[0].series.series.unit : this.layout.unit };
+    const host = h("div", {});
+    this.plot.append(host);
+    const made = make(this.graph, part, this.state, host, height, {
+      under: (u) => under(u, this.graph, part, this.state),
+      over: (u) => over(u, this.graph, part, this.state, this.clouds),
+      moved: (u) => this.hover(u, lines),
+      ranged: (u) => this.ranged(u),
+    }, this.state.multiples ? "graph" : undefined);
+    made.over.addEventListener("click", () => {
+      const near = nearest(made, lines, this.state.hidden);
+      if (near) this.show(near, made, true);
+      else this.card.close();
+    });
+    made.over.addEventListener("mouseleave", () => this.card.hide());
+    made.over.addEventListener("dblclick", () => this.whole());
+    return made;
+  }
+
+  private hover(u: uPlot, lines: Line[]): void {
+    if (u.cursor.event == null) return;
+    const near = nearest(u, lines, this.state.hidden);
+    if (near) this.show(near, u, false);
+    else this.card.hide();
+  }
+
+  private show(near: Near, u: uPlot, pin: boolean): void {
+    this.cursor = near;
+    this.card.show(near, this.plot, u.over, pin);
+  }
+
+  private ranged(u: uPlot): void {
+    if (!this.drawn) return;
+    const { min, max } = u.scales["x"] ?? {};
+    const all = u.data[0];
+    const whole = min === all[0] && max === all.at(-1);
+    this.state.from = whole || min == null ? null : Math.floor(min);
+    this.state.to = whole || max == null ? null : Math.ceil(max);
+    clearTimeout(this.saving);
+    this.saving = window.setTimeout(() => {
+      this.save();
+      void this.refine();
+    }, 250);
+  }
+
+  /** More points of a part, where the whole was thinned. */
+  private async refine(): Promise<void> {
+    const { from, to, x } = this.state;
+    if (from === null || to === null || x !== "commit" || !this.graph.series.some((s) => s.total > s.points.value.length)) return;
+    const part = await load<Graph>(`${this.api("graph")}&from=${Math.max(0, from)}&to=${Math.max(0, to)}`);
+    if (from !== this.state.from || to !== this.state.to) return;
+    const fresh = layout(part, this.state);
+    this.graph = part;
+    this.card = this.newCard();
+    this.layout = fresh;
+    this.draw();
+  }
+
+  private async whole(): Promise<void> {
+    this.state.from = this.state.to = null;
+    this.save();
+    if (this.graph.series.some((s) => s.total > s.points.value.length) || location.search.includes("from=")) await this.reload();
+    this.draw();
+  }
+
+  private api(kind: string): string {
+    const ids = this.state.series.filter((id): id is number => id !== null).join(",");
+    return `/api/v1/projects/${this.graph.project.slug}/${kind}?series=${ids}`;
+  }
+
+  private async reload(): Promise<void> {
+    this.graph = await load<Graph>(this.api("graph"));
+    this.card = this.newCard();
+  }
+
+  private async add(id: number): Promise<void> {
+    if (this.state.series.includes(id)) return;
+    const free = this.state.series.indexOf(null);
+    const series = [...this.state.series];
+    if (free >= 0) series[free] = id;
+    else series.push(id);
+    this.single = false;
+    this.state = { ...this.state, series };
+    await this.reload();
+    this.set({});
+  }
+
+  private remove(id: number): void {
+    const series = this.state.series.map((other) => (other === id ? null : other));
+    while (series.at(-1) === null) series.pop();
+    this.graph = { ...this.graph, series: this.graph.series.filter((s) => s.series.id !== id) };
+    this.card = this.newCard();
+    this.single = false;
+    this.set({ series, hidden: this.state.hidden.filter((other) => other !== id) });
+  }
+
+  private pin(sha: string): void {
+    const short = sha.slice(0, 12);
+    const pins = this.state.pins.includes(short) ? this.state.pins.filter((p) => p !== short) : [...this.state.pins, short].slice(-2);
+    this.card.close();
+    this.set({ pins });
+  }
+
+  private drawLegend(): void {
+    this.legend.replaceChildren(...this.layout.lines.map(({ series: { series } }) => {
+      const off = this.state.hidden.includes(series.id);
+      const toggle = button(off ? "show" : "hide", `${off ? "Show" : "Hide"} this series`, () =>
+        this.set({ hidden: off ? this.state.hidden.filter((id) => id !== series.id) : [...this.state.hidden, series.id] }));
+      toggle.className = "plain";
+      const gone = button("×", "Take it off the graph", () => this.remove(series.id));
+      gone.className = "plain";
+      gone.setAttribute("aria-label", `Take ${name(series)} off the graph`);
+      return h("li", { class: `s${place(this.state, series.id) % 8}${off ? " off" : ""}` },
+        h("a", { href: `/projects/${this.graph.project.slug}/series/${series.id}` }, name(series)),
+        this.layout.lines.length > 1 && toggle, this.layout.lines.length > 1 && gone);
+    }));
+  }
+
+  private drawToolbar(): void {
+    const { state } = this;
+    const group = (label: string, ...buttons: HTMLElement[]): HTMLElement => h("fieldset", { "aria-label": label }, ...buttons);
+    const [a, b] = state.pins;
+    const units = new Set(this.graph.series.map((s) => s.series.unit)).size;
+    this.toolbar.replaceChildren(
+      group("Across", ...X_MODES.map(([mode, label]) => button(label, `Order by ${label.toLowerCase()} (x)`, () => this.set({ x: mode, from: null, to: null }), state.x === mode))),
+      group("Up", button("Log", "Logarithmic scale (l)", () => this.set({ log: !state.log }), state.log),
+        button("Relative", units > 1 ? "Units differ, so values are relative" : "Relative to the first point or to a chosen commit (r)", () => this.set({ relative: !state.relative, ref: state.relative ? "" : state.ref }), this.layout.relative)),
+      group("Show", button("Spread", "Range of processes or samples (b)", () => this.set({ band: !state.band }), state.band),
+        button("Samples", "Raw samples of what is in view (s)", () => void this.toggleSamples(), state.samples),
+        ...(this.graph.series.length > 1 ? [button("Apart", "One small graph a series (m)", () => this.set({ multiples: !state.multiples }), state.multiples)] : [])),
+      group("Zoom", button("−", "Zoom out (−)", () => this.plots.forEach((u) => zoom(u, 1.6))), button("+", "Zoom in (+)", () => this.plots.forEach((u) => zoom(u, 0.625))), button("All", "Show all (0, or double click)", () => void this.whole())),
+      state.pins.length > 0 ? h("span", { class: "pins" }, `A ${a?.slice(0, 8)} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a}&head=${b}` }, `compare with B ${b.slice(0, 8)}`), " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
+      h("span", { class: "spacer" }),
+      group("Keep", button("Link", "Copy the address of this view", () => void navigator.clipboard?.writeText(location.href)), button("PNG", "Download as PNG", () => this.png()),
+        ...(["svg", "csv", "json"] as const).map((kind) => button(kind.toUpperCase(), `Download as ${kind.toUpperCase()}`, () => this.file(kind)))),
+    );
+  }
+
+  private file(kind: "svg" | "csv" | "json"): void {
+    const range = this.state.from === null ? "" : `&from=${Math.max(0, this.state.from)}&to=${Math.max(0, this.state.to ?? 0)}`;
+    const url = (kind === "json" ? this.api("graph") : this.api(`graph.${kind}`)) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? "&mode=relative" : "");
+    const link = h("a", { href: url, download: `${this.graph.project.slug}.${kind}` });
+    link.click();
+  }
+
+  private png(): void {
+    const sources = this.plots.map((u) => u.ctx.canvas);
+    const width = Math.max(...sources.map((c) => c.width)), height = sources.reduce((sum, c) => sum + c.height, 0);
+    const sheet = h("canvas", { width: String(width), height: String(height) });
+    const ctx = sheet.getContext("2d");
+    if (!ctx) return;
+    ctx.fillStyle = getComputedStyle(document.body).backgroundColor;
+    ctx.fillRect(0, 0, width, height);
+    let y = 0;
+    for (const canvas of sources) {
+      ctx.drawImage(canvas, 0, y);
+      y += canvas.height;
+    }
+    sheet.toBlob((blob) => blob && download(`${this.graph.project.slug}.png`, blob));
+  }
+
+  private async toggleSamples(): Promise<void> {
+    this.set({ samples: !this.state.samples });
+    if (this.state.samples) await this.fetchSamples();
+    else {
+      this.clouds.clear();
+      this.draw();
+    }
+  }
+
+  private async fetchSamples(): Promise<void> {
+    const { from, to, x } = this.state;
+    const range = from !== null && x === "commit" ? `?from=${Math.max(0, from)}&to=${Math.max(0, to ?? 0)}` : "";
+    for (const { series } of this.graph.series.slice(0, 8)) {
+      const found = await load<{ revision: string[]; value: (number | null)[]; state: string[] }>(`/api/v1/projects/${this.graph.project.slug}/series/${series.id}/samples${range}`);
+      const xs = new Map(this.graph.revisions.sha.map((sha, i) => [sha, this.layout.xOf(i)]));
+      const cloud: Cloud = { x: [], y: [], used: [] };
+      found.value.forEach((value, i) => {
+        const at = xs.get(found.revision[i] ?? "");
+        if (value === null || at == null) return;
+        cloud.x.push(at);
+        cloud.y.push(value);
+        cloud.used.push(found.state[i] === "valid");
+      });
+      this.clouds.set(series.id, cloud);
+    }
+    for (const u of this.plots) u.redraw();
+  }
+
+  private step(by: number): void {
+    const lines = this.layout.lines.filter((l) => !this.state.hidden.includes(l.series.series.id));
+    const line = this.cursor && lines.includes(this.cursor.line) ? this.cursor.line : lines[0];
+    const u = this.plots[this.state.multiples && line ? lines.indexOf(line) : 0];
+    if (!line || !u) return;
+    let index = this.cursor?.line === line ? this.cursor.index + by : line.x.length - 1;
+    while (line.y[index] === null && index > 0 && index < line.x.length - 1) index += by;
+    index = Math.max(0, Math.min(line.x.length - 1, index));
+    const left = u.valToPos(line.x[index] ?? 0, "x"), top = u.valToPos(line.y[index] ?? 0, "y");
+    this.card.close();
+    u.setCursor({ left, top }, false);
+    this.show({ line, index, left, top }, u, false);
+  }
+
+  private other(by: number): void {
+    const lines = this.layout.lines.filter((l) => !this.state.hidden.includes(l.series.series.id));
+    const now = this.cursor ? lines.indexOf(this.cursor.line) : -1;
+    const line = lines[(now + by + lines.length) % lines.length];
+    if (line) {
+      this.cursor = { line, index: Math.min(this.cursor?.index ?? line.x.length - 1, line.x.length - 1), left: 0, top: 0 };
+      this.step(0);
+    }
+  }
+
+  private keyboard(): void {
+    this.plot.tabIndex = 0;
+    this.plot.setAttribute("role", "application");
+    this.plot.setAttribute("aria-label", "Graph. Arrow keys go from point to point, Enter keeps the card, plus and minus zoom, 0 shows all. The points stand in a table below.");
+    const actions: Record<string, () => void> = {
+      ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), ArrowUp: () => this.other(-1), ArrowDown: () => this.other(1),
+      Enter: () => this.keep(), Escape: () => this.card.close(), "+": () => this.plots.forEach((u) => zoom(u, 0.625)), "=": () => this.plots.forEach((u) => zoom(u, 0.625)),
+      "-": () => this.plots.forEach((u) => zoom(u, 1.6)), "0": () => void this.whole(), l: () => this.set({ log: !this.state.log }),
+      r: () => this.set({ relative: !this.state.relative, ref: "" }), b: () => this.set({ band: !this.state.band }), s: () => void this.toggleSamples(),
+      m: () => this.set({ multiples: !this.state.multiples }),
+      x: () => this.set({ x: X_MODES[(X_MODES.findIndex(([mode]) => mode === this.state.x) + 1) % 3]?.[0] ?? "commit", from: null, to: null }),
+    };
+    this.plot.addEventListener("keydown", (e) => {
+      const action = e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).closest(".hover-card") ? undefined : actions[e.key];
+      if (action) {
+        e.preventDefault();
+        action();
+      }
+    });
+  }
+
+  private keep(): void {
+    const u = this.plots[0];
+    if (u && this.cursor) {
+      this.card.show(this.cursor, this.plot, u.over, true);
+      one<HTMLElement>("a", this.card.element)?.focus();
+    }
+  }
+
+  private resize(): void {
+    const width = Math.max(280, this.plot.clientWidth);
+    for (const u of this.plots) if (u.width !== width) u.setSize({ width, height: u.height });
+  }
+}
+
+function name(series: SeriesRef): string {
+  return [`${series.suite} ${series.metric}`, params(series.params), series.hardware].filter(Boolean).join(" · ");
+}
+
+export function start(): void {
+  const root = one<HTMLElement>("[data-graph]"), data = one<HTMLScriptElement>("#data");
+  const plot = root && one<HTMLElement>("[data-plot]", root), legend = root && one<HTMLElement>("[data-legend]", root);
+  const toolbar = root && one<HTMLElement>("[data-toolbar]", root);
+  if (root && data && plot && legend && toolbar) new GraphPage(JSON.parse(data.textContent ?? "{}") as Graph, root, plot, legend, toolbar);
+}
+
+export { joined };

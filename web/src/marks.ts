@@ -1,0 +1,208 @@
+/** What is drawn around the lines: bands, levels, changes, boundaries, events, failures, pins. On uPlot's canvas. */
+
+import type uPlot from "uplot";
+import { cssColour } from "./dom";
+import type { Layout, Line } from "./layout";
+import type { Graph } from "./model";
+import type { State } from "./state";
+
+export interface Cloud { x: number[]; y: number[]; used: boolean[] }
+
+export function under(u: uPlot, graph: Graph, layout: Layout, state: State): void {
+  const ctx = clip(u);
+  for (const line of shown(layout, state)) {
+    if (state.band) band(u, ctx, line);
+    for (const change of line.series.changes) {
+      const before = at(graph, layout, change.before.sha), after = at(graph, layout, change.after.sha);
+      if (after === null) continue;
+      const right = u.valToPos(after, "x", true), left = before === null ? right : u.valToPos(before, "x", true);
+      ctx.globalAlpha = 0.1;
+      ctx.fillStyle = tone(change.kind);
+      ctx.fillRect(Math.min(left, right), u.bbox.top, Math.max(Math.abs(right - left), 2), u.bbox.height);
+    }
+  }
+  ctx.restore();
+}
+
+export function over(u: uPlot, graph: Graph, layout: Layout, state: State, clouds: Map<number, Cloud>): void {
+  const ctx = clip(u);
+  const ratio = devicePixelRatio || 1;
+  boundaries(u, ctx, graph, layout, state);
+  events(u, ctx, graph, layout);
+  for (const line of shown(layout, state)) {
+    ctx.fillStyle = ctx.strokeStyle = colour(line.place);
+    const cloud = clouds.get(line.series.series.id);
+    if (cloud) dots(u, ctx, cloud, line);
+    ctx.lineWidth = 2.2 * ratio;
+    ctx.globalAlpha = 1;
+    for (const segment of line.series.segments) {
+      const a = line.x[segment.first], b = line.x[segment.last];
+      if (a === undefined || b === undefined) continue;
+      const y = u.valToPos(segment.level / line.base, "y", true);
+      stroke(ctx, u.valToPos(a, "x", true), y, u.valToPos(b, "x", true), y);
+    }
+    failures(u, ctx, layout, line);
+  }
+  ctx.restore();
+  changes(u, graph, layout, state);
+  pins(u, graph, layout, state);
+}
+
+export function colour(place: number): string {
+  return cssColour(`--s${place % 8}`);
+}
+
+function tone(kind: string): string {
+  return cssColour(kind === "regression" ? "--worse" : kind === "improvement" ? "--better" : "--moved");
+}
+
+function shown(layout: Layout, state: State): Line[] {
+  return layout.lines.filter((line) => !state.hidden.includes(line.series.series.id));
+}
+
+function at(graph: Graph, layout: Layout, sha: string): number | null {
+  const i = graph.revisions.sha.indexOf(sha);
+  return i < 0 ? null : layout.xOf(i);
+}
+
+function clip(u: uPlot): CanvasRenderingContext2D {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  return ctx;
+}
+
+function stroke(ctx: CanvasRenderingContext2D, x1: number, y1: number, x2: number, y2: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x1, y1);
+  ctx.lineTo(x2, y2);
+  ctx.stroke();
+}
+
+function band(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
+  const path = new Path2D();
+  let started = false;
+  line.x.forEach((x, i) => {
+    const y = line.high[i];
+    if (y == null) return;
+    const px = u.valToPos(x, "x", true), py = u.valToPos(y, "y", true);
+    if (started) path.lineTo(px, py);
+    else path.moveTo(px, py);
+    started = true;
+  });
+  for (let i = line.x.length - 1; i >= 0; i--) {
+    const y = line.low[i];
+    if (y != null) path.lineTo(u.valToPos(line.x[i] ?? 0, "x", true), u.valToPos(y, "y", true));
+  }
+  path.closePath();
+  ctx.globalAlpha = 0.14;
+  ctx.fillStyle = colour(line.place);
+  ctx.fill(path);
+}
+
+function dots(u: uPlot, ctx: CanvasRenderingContext2D, cloud: Cloud, line: Line): void {
+  const ratio = devicePixelRatio || 1;
+  cloud.x.forEach((x, i) => {
+    ctx.globalAlpha = cloud.used[i] ? 0.25 : 0.1;
+    ctx.fillRect(u.valToPos(x, "x", true) - ratio, u.valToPos((cloud.y[i] ?? 0) / line.base, "y", true) - ratio, 2 * ratio, 2 * ratio);
+  });
+}
+
+function failures(u: uPlot, ctx: CanvasRenderingContext2D, layout: Layout, line: Line): void {
+  const r = 3 * (devicePixelRatio || 1), y = u.bbox.top + u.bbox.height - 2 * r;
+  ctx.strokeStyle = cssColour("--worse");
+  ctx.lineWidth = 1.6 * (devicePixelRatio || 1);
+  for (const failure of line.series.failures) {
+    const value = layout.xOf(failure.revision);
+    if (value === null) continue;
+    const x = u.valToPos(value, "x", true);
+    stroke(ctx, x - r, y - r, x + r, y + r);
+    stroke(ctx, x + r, y - r, x - r, y + r);
+  }
+}
+
+function label(u: uPlot, ctx: CanvasRenderingContext2D, text: string, x: number, y: number): void {
+  const ratio = devicePixelRatio || 1;
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.fillStyle = cssColour("--soft");
+  const room = u.bbox.left + u.bbox.width - x - 8 * ratio;
+  let shortened = text;
+  while (shortened.length > 4 && ctx.measureText(shortened).width > room) shortened = `${shortened.slice(0, -4)}…`;
+  if (room > 30 * ratio) ctx.fillText(shortened, x + 4 * ratio, y);
+}
+
+function boundaries(u: uPlot, ctx: CanvasRenderingContext2D, graph: Graph, layout: Layout, state: State): void {
+  const ratio = devicePixelRatio || 1, seen = new Set<number>();
+  ctx.strokeStyle = cssColour("--soft");
+  ctx.lineWidth = ratio;
+  ctx.globalAlpha = 1;
+  let row = 0;
+  for (const line of shown(layout, state)) {
+    const { environment } = line.series.points;
+    for (let i = 1; i < environment.length; i++) {
+      if (environment[i] === environment[i - 1]) continue;
+      const x = Math.round(u.valToPos(((line.x[i] ?? 0) + (line.x[i - 1] ?? 0)) / 2, "x", true));
+      if (seen.has(x) || seen.size > 40) continue;
+      seen.add(x);
+      ctx.setLineDash([3 * ratio, 3 * ratio]);
+      stroke(ctx, x, u.bbox.top, x, u.bbox.top + u.bbox.height);
+      ctx.setLineDash([]);
+      label(u, ctx, graph.environments[environment[i] ?? 0]?.label ?? "", x, u.bbox.top + (12 + 14 * (row++ % 3)) * ratio);
+    }
+  }
+}
+
+function events(u: uPlot, ctx: CanvasRenderingContext2D, graph: Graph, layout: Layout): void {
+  const ratio = devicePixelRatio || 1;
+  ctx.strokeStyle = cssColour("--soft");
+  ctx.lineWidth = ratio;
+  for (const event of graph.events) {
+    const value = event.kind === "annotation" && event.revision !== null ? layout.xOf(event.revision) : null;
+    if (value === null) continue;
+    const x = Math.round(u.valToPos(value, "x", true));
+    ctx.setLineDash([ratio, 3 * ratio]);
+    stroke(ctx, x, u.bbox.top, x, u.bbox.top + u.bbox.height);
+    ctx.setLineDash([]);
+    label(u, ctx, event.title, x, u.bbox.top + u.bbox.height - 14 * ratio);
+  }
+}
+
+function changes(u: uPlot, graph: Graph, layout: Layout, state: State): void {
+  const { ctx } = u, ratio = devicePixelRatio || 1;
+  for (const line of shown(layout, state)) {
+    for (const change of line.series.changes) {
+      const value = at(graph, layout, change.after.sha);
+      if (value === null) continue;
+      const x = u.valToPos(value, "x", true), y = u.bbox.top;
+      if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
+      ctx.save();
+      ctx.globalAlpha = change.state === "provisional" ? 0.55 : 1;
+      ctx.fillStyle = tone(change.kind);
+      ctx.beginPath();
+      ctx.moveTo(x, y);
+      ctx.lineTo(x + 5 * ratio, y - 9 * ratio);
+      ctx.lineTo(x - 5 * ratio, y - 9 * ratio);
+      ctx.fill();
+      ctx.restore();
+    }
+  }
+}
+
+function pins(u: uPlot, graph: Graph, layout: Layout, state: State): void {
+  const { ctx } = u, ratio = devicePixelRatio || 1;
+  state.pins.forEach((sha, i) => {
+    const found = graph.revisions.sha.findIndex((full) => full.startsWith(sha));
+    const value = found < 0 ? null : layout.xOf(found);
+    if (value === null) return;
+    const x = Math.round(u.valToPos(value, "x", true));
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = cssColour("--accent");
+    ctx.lineWidth = 1.5 * ratio;
+    stroke(ctx, x, u.bbox.top, x, u.bbox.top + u.bbox.height);
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+    ctx.fillText(i === 0 ? "A" : "B", x + 4 * ratio, u.bbox.top + u.bbox.height - 4 * ratio);
+    ctx.restore();
+  });
+}

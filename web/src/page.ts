@@ -1,0 +1,78 @@
+/** Small things that every page has: colours, times, tables that sort and filter. */
+
+import { ago } from "./format";
+import { h, one } from "./dom";
+
+const THEMES = ["auto", "light", "dark"];
+
+export function theme(): void {
+  const toggle = one<HTMLButtonElement>("[data-theme-toggle]");
+  if (!toggle) return;
+  toggle.hidden = false;
+  toggle.addEventListener("click", () => {
+    const root = document.documentElement;
+    const next = THEMES[(THEMES.indexOf(root.dataset["theme"] ?? "auto") + 1) % THEMES.length] ?? "auto";
+    root.dataset["theme"] = next;
+    toggle.title = `Colours: ${next}`;
+    document.cookie = `theme=${next}; path=/; max-age=31536000; samesite=lax`;
+    document.dispatchEvent(new Event("groundspeed:theme"));
+  });
+}
+
+/** Times as distances, with the date in the title; again every half minute. */
+export function times(): void {
+  writeTimes();
+  setInterval(writeTimes, 30_000);
+}
+
+export function writeTimes(): void {
+  const now = new Date();
+  for (const element of document.querySelectorAll<HTMLTimeElement>("main time[datetime]:not(.log time)")) {
+    const text = ago(new Date(element.dateTime), now);
+    element.title = element.dateTime.replace("T", " ").replace("Z", " UTC");
+    if (text !== null) element.textContent = text;
+  }
+}
+
+export function tables(): void {
+  for (const table of document.querySelectorAll<HTMLTableElement>("table.sortable")) {
+    const heads = [...table.querySelectorAll<HTMLTableCellElement>("thead th")];
+    heads.forEach((head, column) => {
+      const label = head.textContent ?? "";
+      const sort = h("button", { type: "button", class: "sort" }, label);
+      head.replaceChildren(sort);
+      sort.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        order(table, column, down ? -1 : 1);
+      });
+    });
+  }
+  for (const input of document.querySelectorAll<HTMLInputElement>("input[data-filter]")) {
+    const table = one<HTMLTableElement>(input.dataset["filter"] ?? "");
+    if (!table) continue;
+    input.hidden = false;
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of table.tBodies[0]?.rows ?? []) {
+        const text = (row.textContent ?? "").toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+      }
+    });
+  }
+}
+
+function order(table: HTMLTableElement, column: number, way: number): void {
+  const body = table.tBodies[0];
+  if (!body) return;
+  const key = (row: HTMLTableRowElement): number | string => {
+    const cell = row.cells[column];
+    const value = cell?.dataset["value"];
+    if (value !== undefined) return value === "" ? Number.NEGATIVE_INFINITY : Number(value);
+    return (cell?.textContent ?? "").trim().toLowerCase();
+  };
+  const rows = [...body.rows].map((row) => ({ row, key: key(row) }));
+  rows.sort((a, b) => way * (typeof a.key === "number" && typeof b.key === "number" ? a.key - b.key : String(a.key).localeCompare(String(b.key), undefined, { numeric: true })));
+  body.append(...rows.map(({ row }) => row));
+}

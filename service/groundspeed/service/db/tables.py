@@ -7,13 +7,13 @@ A change here needs a migration in ``migrations/versions``; a test compares the 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from groundspeed.service.db.types import BigId, JsonDocument, UtcDateTime
+from groundspeed.service.db.columns import big_id, big_reference, json_column, time_column, time_or_none
 
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -22,34 +22,6 @@ SQLModel.metadata.naming_convention = {
     "pk": "pk_%(table_name)s",
 }
 """Every constraint has a name, so that a migration can name it on either engine."""
-
-
-def utc_now() -> datetime:
-    """The default of created_at columns."""
-    return datetime.now(UTC)
-
-
-def _json(default: Any = None) -> Any:
-    factory = dict if default is None else default
-    return Field(default_factory=factory, sa_column=Column(JsonDocument, nullable=False))
-
-
-def _time(*, index: bool = False) -> Any:
-    return Field(default_factory=utc_now, sa_column=Column(UtcDateTime, nullable=False, index=index))
-
-
-def _time_or_none(*, index: bool = False) -> Any:
-    return Field(default=None, sa_column=Column(UtcDateTime, nullable=True, index=index))
-
-
-def _big_id() -> Any:
-    """The key of a table that may outgrow 32 bits."""
-    return Field(default=None, sa_column=Column(BigId, primary_key=True))
-
-
-def _big_reference(target: str, *, nullable: bool = False, index: bool = False) -> Any:
-    column = Column(BigId, ForeignKey(target), nullable=nullable, index=index)
-    return Field(default=None, sa_column=column) if nullable else Field(sa_column=column)
 
 
 class Project(SQLModel, table=True):
@@ -65,9 +37,9 @@ class Project(SQLModel, table=True):
     watch: bool = True
     poll_interval_s: float = 15.0
     tip_sha: str | None = None
-    polled_at: datetime | None = _time_or_none()
+    polled_at: datetime | None = time_or_none()
     config_error: str = ""
-    created_at: datetime = _time()
+    created_at: datetime = time_column()
 
 
 class Revision(SQLModel, table=True):
@@ -80,13 +52,13 @@ class Revision(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     project_id: int = Field(foreign_key="project.id")
     sha: str = Field(max_length=64, index=True)
-    parents: list[str] = _json(list)
+    parents: list[str] = json_column(list)
     position: int | None = None
     author: str = ""
-    authored_at: datetime = _time()
-    committed_at: datetime = _time()
+    authored_at: datetime = time_column()
+    committed_at: datetime = time_column()
     title: str = ""
-    tags: list[str] = _json(list)
+    tags: list[str] = json_column(list)
 
 
 class Hardware(SQLModel, table=True):
@@ -95,7 +67,7 @@ class Hardware(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     fingerprint: str = Field(unique=True, max_length=64)
     label: str = ""
-    facts: dict[str, Any] = _json()
+    facts: dict[str, Any] = json_column()
 
 
 class Environment(SQLModel, table=True):
@@ -104,8 +76,8 @@ class Environment(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     fingerprint: str = Field(unique=True, max_length=64)
     label: str = ""
-    facets: list[dict[str, Any]] = _json(list)
-    created_at: datetime = _time()
+    facets: list[dict[str, Any]] = json_column(list)
+    created_at: datetime = time_column()
 
 
 class BuildSnapshot(SQLModel, table=True):
@@ -113,7 +85,7 @@ class BuildSnapshot(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     fingerprint: str = Field(unique=True, max_length=64)
-    facets: list[dict[str, Any]] = _json(list)
+    facets: list[dict[str, Any]] = json_column(list)
 
 
 class Node(SQLModel, table=True):
@@ -123,17 +95,17 @@ class Node(SQLModel, table=True):
     name: str = Field(unique=True, max_length=200)
     state: str = "active"  # active, draining, quarantined
     state_reason: str = ""
-    labels: dict[str, str] = _json()
+    labels: dict[str, str] = json_column()
     protocol: int = 0
     worker_version: str = ""
     slots: int = 1
     sandbox: str = ""
     hardware_id: int | None = Field(default=None, foreign_key="hardware.id")
     environment_id: int | None = Field(default=None, foreign_key="environment.id")
-    info: list[dict[str, Any]] = _json(list)
+    info: list[dict[str, Any]] = json_column(list)
     """Facets that are not tracked."""
-    registered_at: datetime = _time()
-    seen_at: datetime | None = _time_or_none(index=True)
+    registered_at: datetime = time_column()
+    seen_at: datetime | None = time_or_none(index=True)
 
 
 class Device(SQLModel, table=True):
@@ -144,7 +116,7 @@ class Device(SQLModel, table=True):
     uuid: str = Field(max_length=100, index=True)
     model: str = ""
     memory_bytes: int = 0
-    facts: dict[str, Any] = _json()
+    facts: dict[str, Any] = json_column()
 
 
 class CatalogueEntry(SQLModel, table=True):
@@ -155,7 +127,7 @@ class CatalogueEntry(SQLModel, table=True):
     node_id: int | None = Field(default=None, foreign_key="node.id")
     plugin: str = Field(max_length=200, index=True)
     version: str = ""
-    spec: dict[str, Any] = _json()
+    spec: dict[str, Any] = json_column()
 
 
 class Benchmark(SQLModel, table=True):
@@ -185,17 +157,17 @@ class Series(SQLModel, table=True):
     kind: str = "time"
     clock: str = "none"
     gate: bool = True
-    params: dict[str, Any] = _json()
+    params: dict[str, Any] = json_column()
     threshold: float | None = None
     """Smallest relative change that is worth an alert; None: the default of its kind."""
     series_class: str = ""
     """steady, noisy, bimodal, launch-bound, constant … as the noise ledger says."""
-    noise: dict[str, Any] = _json()
+    noise: dict[str, Any] = json_column()
     state: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """The detector's own incremental state."""
     detector_version: str = ""
-    last_result_at: datetime | None = _time_or_none()
-    created_at: datetime = _time()
+    last_result_at: datetime | None = time_or_none()
+    created_at: datetime = time_column()
 
 
 class SeriesMark(SQLModel, table=True):
@@ -205,9 +177,9 @@ class SeriesMark(SQLModel, table=True):
     deletes the marks that it sees, and then sees their results too.
     """
 
-    id: int | None = _big_id()
+    id: int | None = big_id()
     series_id: int = Field(foreign_key="series.id", index=True)
-    created_at: datetime = _time()
+    created_at: datetime = time_column()
 
 
 class Request(SQLModel, table=True):
@@ -221,14 +193,14 @@ class Request(SQLModel, table=True):
     state: str = "pending"  # pending, planned, running, done, failed, cancelled
     priority: int = 50  # lower runs first: pull request 10, push 30, follow-up 20, by hand 20, backfill 70
     tip_sha: str = ""
-    payload: dict[str, Any] = _json()
-    config: dict[str, Any] = _json()
+    payload: dict[str, Any] = json_column()
+    config: dict[str, Any] = json_column()
     """The project's configuration at the tip, as it was planned with."""
     budget_s: float = 0.0
     parent_id: int | None = Field(default=None, foreign_key="request.id")
     error: str = ""
-    created_at: datetime = _time(index=True)
-    finished_at: datetime | None = _time_or_none()
+    created_at: datetime = time_column(index=True)
+    finished_at: datetime | None = time_or_none()
 
 
 class Job(SQLModel, table=True):
@@ -246,18 +218,18 @@ class Job(SQLModel, table=True):
     reason: str = "measure"  # measure, replicate, backfill, gate, bisect, control
     state: str = "queued"  # queued, running, done, failed, cancelled, poison
     priority: int = 50
-    requirements: dict[str, Any] = _json()
-    spec: dict[str, Any] = _json()
+    requirements: dict[str, Any] = json_column()
+    spec: dict[str, Any] = json_column()
     """A wire JobSpec without sides, done and job_id."""
     trust: str = "trusted"
     attempts: int = 0
     max_attempts: int = 3
     error: str = ""
-    not_before: datetime | None = _time_or_none()
-    hinted_at: datetime | None = _time_or_none()
+    not_before: datetime | None = time_or_none()
+    hinted_at: datetime | None = time_or_none()
     """When the broker was last told."""
-    created_at: datetime = _time()
-    finished_at: datetime | None = _time_or_none()
+    created_at: datetime = time_column()
+    finished_at: datetime | None = time_or_none()
 
 
 class JobSide(SQLModel, table=True):
@@ -288,10 +260,10 @@ class Attempt(SQLModel, table=True):
     total: int = 0
     error_kind: str = ""
     error: str = ""
-    claimed_at: datetime = _time()
-    heartbeat_at: datetime = _time()
-    expires_at: datetime = _time(index=True)
-    finished_at: datetime | None = _time_or_none()
+    claimed_at: datetime = time_column()
+    heartbeat_at: datetime = time_column()
+    expires_at: datetime = time_column(index=True)
+    finished_at: datetime | None = time_or_none()
 
 
 class Run(SQLModel, table=True):
@@ -308,7 +280,7 @@ class Run(SQLModel, table=True):
             postgresql_where=text("outcome != 'ok'"),
         ),
     )
-    id: int | None = _big_id()
+    id: int | None = big_id()
     job_id: int = Field(foreign_key="job.id")
     attempt_id: str = Field(foreign_key="attempt.id", index=True)
     side: int
@@ -321,17 +293,17 @@ class Run(SQLModel, table=True):
     build_id: int | None = Field(default=None, foreign_key="buildsnapshot.id")
     node_id: int = Field(foreign_key="node.id")
     device_uuid: str | None = None
-    params: dict[str, Any] = _json()
+    params: dict[str, Any] = json_column()
     outcome: str = "ok"
-    evidence: dict[str, Any] = _json()
-    conditions: dict[str, Any] = _json()
+    evidence: dict[str, Any] = json_column()
+    conditions: dict[str, Any] = json_column()
     """Summary; the trace stands compressed in ``trace``."""
     trace: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
-    facts: dict[str, Any] = _json()
-    phases_s: dict[str, float] = _json()
-    started_at: datetime = _time()
+    facts: dict[str, Any] = json_column()
+    phases_s: dict[str, float] = json_column()
+    started_at: datetime = time_column()
     duration_s: float = 0.0
-    created_at: datetime = _time(index=True)
+    created_at: datetime = time_column(index=True)
 
 
 class Result(SQLModel, table=True):
@@ -341,8 +313,8 @@ class Result(SQLModel, table=True):
         UniqueConstraint("run_id", "series_id"),
         Index("ix_result_series", "series_id", "revision_id"),
     )
-    id: int | None = _big_id()
-    run_id: int = _big_reference("run.id")
+    id: int | None = big_id()
+    run_id: int = big_reference("run.id")
     series_id: int = Field(foreign_key="series.id")
     revision_id: int = Field(foreign_key="revision.id")
     environment_id: int = Field(foreign_key="environment.id")
@@ -354,31 +326,31 @@ class Result(SQLModel, table=True):
     state: str = "valid"  # valid, degraded, rejected
     samples: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """zlib of float64 little-endian values followed by one state byte each; thinned by retention."""
-    created_at: datetime = _time()
+    created_at: datetime = time_column()
 
 
 class Artefact(SQLModel, table=True):
     """A file that belongs to an attempt: kernel table, trace, stacks."""
 
     __table_args__ = (UniqueConstraint("attempt_id", "sha256", "name"),)
-    id: int | None = _big_id()
+    id: int | None = big_id()
     attempt_id: str = Field(foreign_key="attempt.id", index=True)
-    run_id: int | None = _big_reference("run.id", nullable=True, index=True)
+    run_id: int | None = big_reference("run.id", nullable=True, index=True)
     kind: str
     name: str
     sha256: str = Field(max_length=64, index=True)
     size_bytes: int
     media_type: str = "application/octet-stream"
     stored: bool = False
-    created_at: datetime = _time()
+    created_at: datetime = time_column()
 
 
 class LogEntry(SQLModel, table=True):
     __table_args__ = (UniqueConstraint("attempt_id", "seq"),)
-    id: int | None = _big_id()
+    id: int | None = big_id()
     attempt_id: str = Field(foreign_key="attempt.id")
     seq: int
-    at: datetime = _time()
+    at: datetime = time_column()
     stream: str
     text: str
 
@@ -395,8 +367,8 @@ class Event(SQLModel, table=True):
     environment_to_id: int | None = Field(default=None, foreign_key="environment.id")
     title: str
     body: str = ""
-    at: datetime = _time(index=True)
-    created_at: datetime = _time()
+    at: datetime = time_column(index=True)
+    created_at: datetime = time_column()
 
 
 class Verdict(SQLModel, table=True):
@@ -417,8 +389,8 @@ class Verdict(SQLModel, table=True):
     ratio_high: float | None = None
     mde: float | None = None
     pairs: int = 0
-    detail: dict[str, Any] = _json()
-    created_at: datetime = _time()
+    detail: dict[str, Any] = json_column()
+    created_at: datetime = time_column()
 
 
 class Regression(SQLModel, table=True):
@@ -439,9 +411,9 @@ class Regression(SQLModel, table=True):
     note: str = ""
     link: str = ""
     ignore_until: str = ""
-    created_at: datetime = _time(index=True)
-    updated_at: datetime = _time()
-    notified_at: datetime | None = _time_or_none()
+    created_at: datetime = time_column(index=True)
+    updated_at: datetime = time_column()
+    notified_at: datetime | None = time_or_none()
 
 
 class ChangePoint(SQLModel, table=True):
@@ -467,20 +439,20 @@ class ChangePoint(SQLModel, table=True):
     difference: float = 0.0
     strength: float = 0.0
     p_value: float | None = None
-    detail: dict[str, Any] = _json()
+    detail: dict[str, Any] = json_column()
     detector_version: str = ""
-    created_at: datetime = _time(index=True)
-    updated_at: datetime = _time()
+    created_at: datetime = time_column(index=True)
+    updated_at: datetime = time_column()
 
 
 class Outbox(SQLModel, table=True):
     """A message that follows a state change, in the transaction of that change."""
 
-    id: int | None = _big_id()
+    id: int | None = big_id()
     topic: str  # task name, or "sse"
-    payload: dict[str, Any] = _json()
-    created_at: datetime = _time()
-    sent_at: datetime | None = _time_or_none(index=True)
+    payload: dict[str, Any] = json_column()
+    created_at: datetime = time_column()
+    sent_at: datetime | None = time_or_none(index=True)
 
 
 class ScheduleFire(SQLModel, table=True):
@@ -488,7 +460,7 @@ class ScheduleFire(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     project_id: int = Field(foreign_key="project.id")
     name: str = Field(max_length=200)
-    fired_at: datetime = _time()
+    fired_at: datetime = time_column()
 
 
 class Token(SQLModel, table=True):
@@ -498,20 +470,20 @@ class Token(SQLModel, table=True):
     name: str
     sha256: str = Field(unique=True, max_length=64)
     role: str = "viewer"  # viewer, triager, operator, admin, worker
-    scopes: list[str] = _json(list)
+    scopes: list[str] = json_column(list)
     node_id: int | None = Field(default=None, foreign_key="node.id")
-    created_at: datetime = _time()
-    expires_at: datetime | None = _time_or_none()
-    revoked_at: datetime | None = _time_or_none()
+    created_at: datetime = time_column()
+    expires_at: datetime | None = time_or_none()
+    revoked_at: datetime | None = time_or_none()
 
 
 class AuditEntry(SQLModel, table=True):
     """Who did what."""
 
-    id: int | None = _big_id()
+    id: int | None = big_id()
     actor: str
     action: str
     subject_type: str
     subject_id: str = Field(index=True)
-    data: dict[str, Any] = _json()
-    at: datetime = _time(index=True)
+    data: dict[str, Any] = json_column()
+    at: datetime = time_column(index=True)

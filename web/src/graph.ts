@@ -217,7 +217,7 @@ class GraphPage {
 
   private file(kind: "svg" | "csv" | "json"): void {
     const range = this.state.from === null ? "" : `&from=${Math.max(0, this.state.from)}&to=${Math.max(0, this.state.to ?? 0)}`;
-    const url = (kind === "json" ? this.api("graph") : this.api(`graph.${kind}`)) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? "&mode=relative" : "");
+    const url = (kind === "json" ? this.api("graph") : kind === "csv" ? this.api("graph.csv") : this.api("graph.svg").replace("/api/v1", "")) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? "&mode=relative" : "");
     const link = h("a", { href: url, download: `${this.graph.project.slug}.${kind}` });
     link.click();
   }

@@ -126,6 +126,8 @@ function failures(u: uPlot, ctx: CanvasRenderingContext2D, layout: Layout, line:
 function label(u: uPlot, ctx: CanvasRenderingContext2D, text: string, x: number, y: number): void {
   const ratio = devicePixelRatio || 1;
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
   ctx.fillStyle = cssColour("--soft");
   const room = u.bbox.left + u.bbox.width - x - 8 * ratio;
   let shortened = text;
@@ -202,6 +204,8 @@ function pins(u: uPlot, graph: Graph, layout: Layout, state: State): void {
     ctx.lineWidth = 1.5 * ratio;
     stroke(ctx, x, u.bbox.top, x, u.bbox.top + u.bbox.height);
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.fillText(i === 0 ? "A" : "B", x + 4 * ratio, u.bbox.top + u.bbox.height - 4 * ratio);
     ctx.restore();
   });

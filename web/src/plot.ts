@@ -31,7 +31,7 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
     },
     axes: [
       { ...axis, values: (_u, splits) => splits.map((x) => xLabel(graph, state, x)), space: 90 },
-      { ...axis, values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 82 },
+      { ...axis, values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 62, label: unitLabel(layout), labelSize: 16, labelFont: "11px system-ui, sans-serif", labelGap: 0 },
     ],
     series: [{}, ...layout.lines.map((line) => lineOptions(line, state))],
     cursor: {
@@ -91,10 +91,17 @@ function xLabel(graph: Graph, state: State, x: number): string {
 function yLabel(layout: Layout, splits: number[], y: number): string {
   if (layout.relative) return percent(y, Math.abs((splits[1] ?? 0) - (splits[0] ?? 0)) < 0.01 ? 1 : 0);
   const top = Math.max(...splits.map(Math.abs));
-  const [factor, name] = scaleOf(top, layout.unit);
+  const [factor] = scaleOf(top, layout.unit);
   const step = Math.abs((splits[1] ?? 0) - (splits[0] ?? 0)) || top || 1;
   const figures = Math.max(2, Math.min(6, Math.ceil(Math.log10(top / step)) + 1));
-  return `${digits(Number((y / factor).toPrecision(figures + 1)), figures)} ${name === "1" ? "" : name}`;
+  return digits(Number((y / factor).toPrecision(figures + 1)), figures);
+}
+
+function unitLabel(layout: Layout): string {
+  if (layout.relative) return "change";
+  const every = layout.lines.flatMap((line) => line.y.filter((y): y is number => y !== null));
+  const [, name] = scaleOf(every.reduce((top, y) => Math.max(top, Math.abs(y)), 0), layout.unit);
+  return name === "1" ? "" : name;
 }
 
 /** Ctrl and wheel (and pinch) zooms, sideways wheel and shift-drag pan; a plain wheel scrolls the page. */

@@ -242,6 +242,24 @@ def points(session: Session, series_ids: Collection[int], low: int = 0, high: in
     return session.execute(query).all()
 
 
+def sample_blobs(session: Session, series_id: int, low: int, high: int, limit: int) -> list[tuple[str, int, bytes]]:
+    """(sha, run, packed samples) of results that keep theirs, between two positions, newest first."""
+    r = t.Result
+    rows = session.execute(
+        select(col(t.Revision.sha), col(r.run_id), col(r.samples))
+        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
+        .where(
+            col(r.series_id) == series_id,
+            col(r.samples).is_not(None),
+            col(t.Revision.position) >= low,
+            col(t.Revision.position) <= high,
+        )
+        .order_by(col(t.Revision.position).desc(), col(r.run_id))
+        .limit(limit)
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
 def recent_values(session: Session, series_ids: Collection[int], low: int) -> Sequence[Row[Any]]:
     """(series, position, value) since position ``low``: what a sparkline needs."""
     r = t.Result

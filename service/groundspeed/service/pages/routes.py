@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
+from groundspeed.service.api.routes.loaders import load_graph
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
 from groundspeed.service.errors import GroundspeedError, NotFound
-from groundspeed.service.pages import render
-from groundspeed.service.wire.views import View
+from groundspeed.service.pages import render, svg
+from groundspeed.service.wire.views import Graph, View
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -79,6 +80,15 @@ for _view in VIEWS:
     router.add_api_route(
         _view.page or _view.path, _endpoint(_view), name=f"page_{_view.load.__name__}", methods=["GET"]
     )
+
+
+@router.get("/projects/{slug}/graph.svg")
+def graph_svg(shown: Annotated[Graph, Depends(load_graph)]) -> Response:
+    """The graph as a picture that stands on its own."""
+    text = svg.standalone(shown)
+    headers = {**HEADERS, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    headers["Content-Disposition"] = f'attachment; filename="{shown.project.slug}.svg"'
+    return Response(text, media_type="image/svg+xml", headers=headers)
 
 
 @router.get("/assets/{name}")

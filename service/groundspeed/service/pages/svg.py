@@ -223,3 +223,21 @@ def _change(change: v.Change, x: Scale, series: v.GraphSeries, slug: str) -> str
     if change.regression is None:
         return f"<g>{drawn}</g>"
     return f'<a href="/projects/{escape(slug)}/regressions/{change.regression}">{drawn}</a>'
+
+
+_COLOURS = ("#1f6fb2", "#c2571a", "#1c8066", "#a0419b", "#8a6d00", "#4b57c9", "#b23a5b", "#5b6675")
+_STYLE = (
+    "text{font:11px sans-serif;fill:#545c68}.gridline{stroke:#dfe2e7}.line{fill:none;stroke:var(--c);opacity:.55}"
+    ".band{fill:var(--c);opacity:.13}.dot{fill:var(--c)}.level{stroke:var(--c);stroke-width:2.2}.range{opacity:.1}"
+    ".failure{fill:none;stroke:#b3261e}.regression{fill:#b3261e}.improvement{fill:#146c43}"
+    ".boundary line,.event line{stroke:#545c68;stroke-dasharray:3 3}"
+)
+
+
+def standalone(graph: v.Graph) -> str:
+    """The chart as a file of its own, with its colours; an empty picture when there is nothing to draw."""
+    drawn = str(chart(graph)) or f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}"></svg>'
+    colours = "".join(f".s{i}{{--c:{colour}}}" for i, colour in enumerate(_COLOURS))
+    head, _, rest = drawn.partition(">")
+    style = f'<style>{_STYLE}{colours}</style><rect width="100%" height="100%" fill="#fff"/>'
+    return f'{head} xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">{style}{rest}'

@@ -322,6 +322,19 @@ class Graph(View):
     query: dict[str, str]
 
 
+class SampleCloud(View):
+    """Raw samples of one series as columns."""
+
+    series: SeriesRef
+    revision: tuple[str, ...]
+    """The commit of each, by its hash."""
+    run: tuple[int, ...]
+    value: Column
+    state: tuple[str, ...]
+    truncated: bool
+    """Whether there are more in the range than are sent."""
+
+
 # --- regressions ----------------------------------------------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         raise Invalid(f"A graph shows {MAX_SERIES} series at most.", "Leave some of them out.")
     with db.read() as session:
         project = refs.project_row(session, slug)
-        rows = _series(session, project.id, query.series)
+        rows = series_of(session, project.id, query.series)
         high = reads.tip_position(session, project.id) if query.high is None else query.high
         points = {id_: _points(list(group)) for id_, group in _by_series(session, query, high)}
         changes: dict[int, list[v.Change]] = {}
@@ -73,7 +73,8 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         )
 
 
-def _series(session: Session, project_id: int, ids: Sequence[int]) -> list[Any]:
+def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any]:
+    """Rows of series; raises NotFound for one that is not the project's."""
     rows = reads.series_rows(session, ids)
     known = {row.id for row in rows if row.project_id == project_id}
     missing = [str(id_) for id_ in ids if id_ not in known]

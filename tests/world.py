@@ -59,19 +59,20 @@ class World:
     def commits(self, count: int, *, on_branch: bool = True) -> list[int]:
         """More commits at the end of the branch (or beside it); their ids."""
         start = len(self.revisions)
-        made = [
-            self.add(
-                t.Revision(
-                    project_id=self.project,
-                    sha=sha(f"{on_branch}-{start + i}"),
-                    position=start + i if on_branch else None,
-                    title=f"Commit {start + i}",
-                    author="Ada",
-                    committed_at=NOW + timedelta(minutes=i),
-                )
+        rows = [
+            t.Revision(
+                project_id=self.project,
+                sha=sha(f"{on_branch}-{start + i}"),
+                position=start + i if on_branch else None,
+                title=f"Commit {start + i}",
+                author="Ada",
+                committed_at=NOW + timedelta(minutes=i),
             )
             for i in range(count)
         ]
+        with self.db.transaction() as session:
+            session.add_all(rows)
+        made = [row.id or 0 for row in rows]
         if on_branch:
             self.revisions += made
         return made
@@ -83,15 +84,16 @@ class World:
         benchmarks = [
             {"key": key, "plugin": "training", "target": "m:f", "params": _params(key), "replicates": 1} for key in keys
         ]
-        job = self.add(
-            t.Job(
-                request_id=self.request, project_id=self.project, key=uuid.uuid4().hex, suite=suite,
-                spec={"benchmarks": benchmarks}, state="running",
-            )
+        job = t.Job(
+            request_id=self.request, project_id=self.project, key=uuid.uuid4().hex, suite=suite,
+            spec={"benchmarks": benchmarks}, state="running",
         )  # fmt: skip
-        for index, (role, one) in enumerate(zip(roles, sides, strict=True)):
-            self.add(t.JobSide(job_id=job, index=index, role=role, revision_id=one))
-        return job
+        with self.db.transaction() as session:
+            session.add(job)
+            session.flush()
+            for index, (role, one) in enumerate(zip(roles, sides, strict=True)):
+                session.add(t.JobSide(job_id=job.id or 0, index=index, role=role, revision_id=one))
+        return job.id or 0
 
     def attempt(self, job: int, number: int = 1, state: str = "running", node: int | None = None) -> str:
         return self.add(

@@ -50,7 +50,9 @@ def move(session: Session, regression: Regression, state: str, actor: str, now: 
     before, regression.state = regression.state, state
     regression.updated_at = now
     session.add(regression)
-    data: dict[str, object] = {"from": before, "to": state} | ({"why": why} if why else {})
+    data: dict[str, object] = {"from": before, "to": state}
+    if why:
+        data["why"] = why
     note(session, regression, "state", actor, now, data)
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey
-from sqlmodel import Field
+from sqlalchemy import BigInteger, Column, ForeignKey
+from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.types import BigId, JsonDocument, UtcDateTime
+
+SQLModel.metadata.naming_convention = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name, so that a migration can name it on either engine."""
 
 
 def utc_now() -> datetime:
@@ -36,4 +44,10 @@ def big_id() -> Any:
 
 def big_reference(target: str, *, nullable: bool = False, index: bool = False) -> Any:
     column = Column(BigId, ForeignKey(target), nullable=nullable, index=index)
+    return Field(default=None, sa_column=column) if nullable else Field(sa_column=column)
+
+
+def big_number(*, unique: bool = False, nullable: bool = False) -> Any:
+    """A number of somebody else's that may outgrow 32 bits (a forge's ids do)."""
+    column: Column[Any] = Column(BigInteger, nullable=nullable, unique=unique)
     return Field(default=None, sa_column=column) if nullable else Field(sa_column=column)

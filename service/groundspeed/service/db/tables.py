@@ -15,14 +15,6 @@ from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.columns import big_id, big_reference, json_column, time_column, time_or_none
 
-SQLModel.metadata.naming_convention = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-"""Every constraint has a name, so that a migration can name it on either engine."""
-
 
 class Project(SQLModel, table=True):
     """A repository under watch."""
@@ -307,11 +299,18 @@ class Run(SQLModel, table=True):
 
 
 class Result(SQLModel, table=True):
-    """Samples of one series from one run."""
+    """Samples of one series from one run.
+
+    On PostgreSQL the table is partitioned by a hash of the series, so that a series' rows lie together. The index
+    holds all that a chart or detection reads: the row itself, with its samples, is for the page of a run. Figures and
+    plans: docs/store.md.
+    """
 
     __table_args__ = (
         UniqueConstraint("run_id", "series_id"),
-        Index("ix_result_series", "series_id", "revision_id"),
+        Index(
+            "ix_result_series", "series_id", "revision_id", "environment_id", "value", "spread", "state", "run_id"
+        ),
     )
     id: int | None = big_id()
     run_id: int = big_reference("run.id")

@@ -7,6 +7,7 @@ commit and environment. :func:`read_benchmarks` and :func:`read_machine` read th
 from __future__ import annotations
 
 import ast
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ _BY_PREFIX = {"time_": ("time", "seconds"), "timeraw_": ("time", "seconds"), "me
 _BY_PREFIX |= {"peakmem_": ("peakmemory", "bytes"), "track_": ("track", "unit")}
 _NUMBER_OR_NONE = {float, type(None)}
 _STATISTIC = {float, int, type(None)}
+_HEAD = ("commit_hash", "date", "env_name", "params", "python", "requirements", "env_vars", "durations")
 _FACT_KEYS = {"arch", "cpu", "machine", "os", "ram", "num_cpu", "python", "version"}
 
 
@@ -108,6 +110,7 @@ def _origin(document: Document, doc: Any, tree: Tree) -> Origin:
         machine=_machine(described, name or folder),
         environment=_environment(doc, params),
         label=text_of(doc.get("env_name")),
+        raw=json.dumps({k: doc[k] for k in _HEAD if k in doc}, sort_keys=True),
     )
 
 

@@ -53,6 +53,10 @@ class Refused(Exception):
         self.where = where
         self.advice = advice
 
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, Where, str]]:
+        """Comes through a pool of processes whole."""
+        return Refused, (self.reason, self.where, self.advice)
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -113,6 +117,8 @@ class Origin:
     environment: tuple[Fact, ...] = ()
     label: str = ""
     """What tells this run from another of the same commit, when the tool says (a baseline's name, a file)."""
+    raw: str = ""
+    """The head of the tool's own file as JSON, where an export has to give it back unchanged (asv)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,173 @@
+"""Grids made ready for a table: what needs computing is computed here, so that other processes can do it.
+
+Parsing dominates the import of a long history; :func:`read_file` runs in a pool of processes and gives back what is
+cheap to send: plain lists, and the statistics as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from groundspeed.service.formats import asv
+from groundspeed.service.formats.records import Grid, Metric, Origin, Record, Refused, Scalar, Skipped, Where
+from groundspeed.service.formats.source import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A grid: ``indices`` are the points that have a number, with their ``values``, ``spreads`` and ``counts``.
+
+    ``missing`` are the points without (index, "failed" or "skipped"). ``facts`` is JSON text without its braces.
+    ``digest`` names the content, ``axes_key`` the axes.
+    """
+
+    origin: Origin
+    benchmark: str
+    version: str
+    metric: Metric
+    where: Where
+    axes: tuple[tuple[str, tuple[Scalar, ...]], ...]
+    axis_reprs: tuple[tuple[str, ...], ...]
+    axes_key: str
+    indices: Sequence[int]
+    values: Sequence[float]
+    spreads: Sequence[float]
+    counts: Sequence[int]
+    samples: Sequence[Sequence[float] | None]
+    missing: Sequence[tuple[int, str]]
+    facts: str
+    digest: str
+    started_at: datetime | None
+    duration_s: float
+    read: int
+    """How many values the source holds."""
+
+    def failures(self) -> list[Record]:
+        """A record for each point without a number."""
+        if not self.missing:
+            return []
+        points = list(self.grid().points())
+        why = {"failed": "the benchmark failed", "skipped": "the benchmark was skipped"}
+        return [
+            Record(
+                self.origin, self.benchmark, self.metric, self.where, params=points[i], version=self.version,
+                outcome="failed" if outcome == "failed" else "skipped", reason=why[outcome],
+            )
+            for i, outcome in self.missing
+        ]  # fmt: skip
+
+    def grid(self) -> Grid:
+        """The axes alone, to walk their points."""
+        return Grid(self.origin, self.benchmark, self.metric, self.where, self.axes, ())
+
+
+Ready = Prepared | Record | Skipped
+
+
+def prepare(grid: Grid, axes_keys: dict[int, str] | None = None) -> Prepared:
+    """Compute all that the table needs. ``axes_keys`` remembers names of axes by identity, for axes that stay alive."""
+    values = grid.values
+    missing: list[tuple[int, str]] = []
+    if None in values or not all(map(math.isfinite, values)):  # type: ignore[arg-type]
+        missing = [(i, _outcome(v)) for i, v in enumerate(values) if v is None or not math.isfinite(v)]
+    gone = {i for i, _ in missing}
+    indices: Sequence[int] = range(len(values)) if not missing else [i for i in range(len(values)) if i not in gone]
+    kept: list[float] = [v for v in values if v is not None and math.isfinite(v)] if missing else list(values)  # type: ignore[arg-type]
+    spreads, counts, samples = _columns(grid, indices)
+    key = axes_keys.get(id(grid.axes)) if axes_keys is not None else None
+    if key is None:
+        key = digest(json.dumps([[name, list(v)] for name, v in grid.axes]).encode()) if grid.axes else ""
+        if axes_keys is not None:
+            axes_keys[id(grid.axes)] = key
+    return Prepared(
+        origin=grid.origin, benchmark=grid.benchmark, version=grid.version, metric=grid.metric, where=grid.where,
+        axes=grid.axes, axis_reprs=grid.axis_reprs, axes_key=key, indices=indices, values=kept, spreads=spreads,
+        counts=counts, samples=samples, missing=missing, facts=_facts(grid, missing),
+        digest=digest(array("d", kept).tobytes(), repr(missing), str(grid.started_at), grid.version),
+        started_at=grid.started_at, duration_s=grid.duration_s, read=len(values) - values.count(None),
+    )  # fmt: skip
+
+
+def _outcome(value: float | None) -> str:
+    return "failed" if value is None else "skipped"
+
+
+def _columns(
+    grid: Grid, indices: Sequence[int]
+) -> tuple[Sequence[float], Sequence[int], Sequence[Sequence[float] | None]]:
+    low, high, repeat = (grid.columns.get(k) for k in ("q_25", "q_75", "repeat"))
+    if low and high and None not in low and None not in high:
+        spreads = [0.5 * (b - a) if b > a else 0.0 for a, b in zip(low, high, strict=True)]  # type: ignore[operator]
+    else:
+        spreads = [_half(low[i], high[i]) if low and high else 0.0 for i in range(len(grid.values))]
+    if grid.samples:
+        samples = [grid.samples[i] for i in indices]
+    else:
+        samples = []
+    counts = [int(n) if n and 0 < n < 2**31 else 1 for n in repeat] if repeat else [1] * len(grid.values)
+    if len(indices) != len(grid.values):
+        spreads, counts = [spreads[i] for i in indices], [counts[i] for i in indices]
+    if samples:
+        counts = [len(s) if s else n for s, n in zip(samples, counts, strict=True)]
+    return spreads, counts, samples
+
+
+def _half(low: float | None, high: float | None) -> float:
+    return max(0.5 * (high - low), 0.0) if low is not None and high is not None else 0.0
+
+
+def _facts(grid: Grid, missing: Sequence[tuple[int, str]]) -> str:
+    facts: dict[str, object] = {}
+    if grid.columns:
+        facts["stats"] = grid.columns
+    skipped = [i for i, outcome in missing if outcome == "skipped"]
+    if skipped:
+        facts["skipped"] = skipped
+    try:
+        return json.dumps(facts, allow_nan=False)[1:-1]
+    except ValueError:
+        columns = {k: [v if v is None or math.isfinite(v) else None for v in c] for k, c in grid.columns.items()}
+        return json.dumps({**facts, "stats": columns}, allow_nan=False)[1:-1]
+
+
+def digest(content: bytes, *more: str) -> str:
+    """Ten hexadecimal digits that name a content."""
+    found = hashlib.blake2b(content, digest_size=5)
+    for one in more:
+        found.update(one.encode("utf-8", "replace"))
+        found.update(b"\0")
+    return found.hexdigest()
+
+
+_TREE = asv.Tree()
+_AXES_KEYS: dict[int, str] = {}
+
+
+def begin(tree: asv.Tree) -> None:
+    """In a process of a pool, once: the tree that its files belong to."""
+    global _TREE  # noqa: PLW0603 - a process of the pool serves one import
+    _TREE = tree
+
+
+def _open(path: str) -> IO[bytes]:
+    return Path(path).open("rb")
+
+
+def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
+    """Everything in one asv results file, with what ended it early when something did."""
+    found: list[Ready] = []
+    try:
+        for item in asv.parse(Document(name, partial(_open, path)), _TREE):
+            found.append(prepare(item, _AXES_KEYS) if isinstance(item, Grid) else item)
+    except Refused as error:
+        return found, error
+    return found, None

@@ -1,0 +1,210 @@
+"""What there is to import below some paths: asv trees, criterion trees and single files; archives are unpacked first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tarfile
+import tempfile
+import zipfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from groundspeed.service.errors import Invalid
+from groundspeed.service.formats import asv, prepared
+from groundspeed.service.formats.prepared import Ready
+from groundspeed.service.formats.records import Refused
+from groundspeed.service.formats.source import Document
+
+MAX_UNPACKED_BYTES = 20 * 1024**3
+MAX_FILES = 1_000_000
+BYTES_FOR_A_POOL = 20_000_000
+"""Starting a process takes as long as reading about a tenth of this."""
+_CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
+_IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
+"""What asv and others make of results is not imported again."""
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One file of any format."""
+
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class AsvTree:
+    """A results folder of asv: files of a machine in the order of their names."""
+
+    name: str
+    tree: asv.Tree
+    files: tuple[tuple[Path, str], ...]
+    """Path and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionTree:
+    name: str
+    documents: tuple[Document, ...]
+
+
+Source = Single | AsvTree | CriterionTree
+
+
+@dataclass(slots=True)
+class Sources:
+    """Everything below ``paths``. A context manager: leaving it deletes what was unpacked."""
+
+    paths: Sequence[Path]
+    refused: list[Refused] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def find(self) -> Iterator[Source]:
+        """Raises :class:`Invalid` for a path that is not there or an archive that cannot be unpacked."""
+        for path in self.paths:
+            if not path.exists():
+                raise Invalid(f"There is no {path}.", "Give a file, an archive or a folder of results.")
+            if path.is_file() and path.name.lower().endswith(_ARCHIVES):
+                yield from self._folder(self._unpacked(path), path.name)
+            elif path.is_file():
+                yield Single(_document(path, path.name))
+            else:
+                yield from self._folder(path, "")
+
+    def _unpacked(self, path: Path) -> Path:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="groundspeed-import-")))
+        try:
+            if path.name.lower().endswith(".zip"):
+                with zipfile.ZipFile(path) as archive:
+                    _check_size(path, (entry.file_size for entry in archive.infolist()))
+                    archive.extractall(folder)
+            else:
+                with tarfile.open(path) as archive_:
+                    _extract(path, archive_, folder)
+        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError) as error:
+            raise Invalid(f"{path.name} cannot be unpacked ({error}).", "Is the archive complete?") from error
+        return folder
+
+    def _folder(self, folder: Path, label: str) -> Iterator[Source]:
+        """Trees first recognised by their descriptions; what is left over is taken file by file."""
+        files = sorted(_walk(folder))
+        if len(files) > MAX_FILES:
+            raise Invalid(f"There are more than {MAX_FILES} files below {folder}.", "Import its folders one by one.")
+        roots = [p.parent for p in files if p.name == "benchmarks.json" and _has_machines(p.parent)]
+        roots += [p.parent.parent for p in files if p.name == "machine.json" and p.parent.parent not in roots]
+        taken: set[Path] = set()
+        for root in sorted(set(roots)):
+            inside = [p for p in files if root in p.parents and p not in taken and p.suffix == ".json"]
+            taken |= set(inside)
+            tree = self._asv(root, inside, folder, label)
+            if tree.files:
+                yield tree
+        criterion = [p for p in files if p not in taken and _in_criterion(p)]
+        taken |= set(criterion)
+        if criterion:
+            yield CriterionTree(label or folder.name, tuple(_document(p, _name(p, folder, label)) for p in criterion))
+        for path in files:
+            if path in taken or path.name == "asv.conf.json":
+                continue
+            if path.name.lower().endswith(_ARCHIVES):
+                yield from self._folder(self._unpacked(path), _name(path, folder, label))
+                continue
+            yield Single(_document(path, _name(path, folder, label)))
+
+    def _asv(self, root: Path, inside: Sequence[Path], folder: Path, label: str) -> AsvTree:
+        benchmarks, machines, results = {}, {}, []
+        for path in inside:
+            document = _document(path, _name(path, folder, label))
+            try:
+                if path.name == "benchmarks.json" and path.parent == root:
+                    benchmarks = asv.read_benchmarks(document)
+                elif path.name == "machine.json":
+                    machines[path.parent.name] = asv.read_machine(document)
+                elif path.parent != root:
+                    results.append((path, document.name))
+            except Refused as error:
+                self.refused.append(error)
+        return AsvTree(label or root.name, asv.Tree(benchmarks, machines), tuple(results))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.is_symlink():
+            continue
+        if path.is_dir() and path.name not in _IGNORED:
+            yield from _walk(path)
+        elif path.is_file() and not path.name.startswith("."):
+            yield path
+
+
+def _has_machines(folder: Path) -> bool:
+    return any(folder.glob("*/machine.json"))
+
+
+def _in_criterion(path: Path) -> bool:
+    if path.name not in {*_CRITERION, "tukey.json", "raw.csv"}:
+        return False
+    return path.parent.name == "change" or any(
+        (path.parent / name).exists() for name in ("benchmark.json", "sample.json")
+    )
+
+
+def _name(path: Path, folder: Path, label: str) -> str:
+    inside = path.relative_to(folder).as_posix()
+    return f"{label}/{inside}" if label else inside
+
+
+def _document(path: Path, name: str) -> Document:
+    return Document(name, partial(path.open, "rb"))
+
+
+def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
+    """What each file of a tree holds, in order; read by other processes when it pays, a few files ahead."""
+    cores = len(os.sched_getaffinity(0))
+    wanted = processes or min(4, cores - 1)
+    if wanted < 1 or sum(path.stat().st_size for path, _ in source.files) < BYTES_FOR_A_POOL:
+        prepared.begin(source.tree)
+        for path, name in source.files:
+            yield prepared.read_file(str(path), name)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(wanted, context, initializer=prepared.begin, initargs=(source.tree,)) as pool:
+        ahead: deque[Future[tuple[list[Ready], Refused | None]]] = deque()
+        for path, name in source.files:
+            ahead.append(pool.submit(prepared.read_file, str(path), name))
+            if len(ahead) > 2 * wanted + 2:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _check_size(path: Path, sizes: Iterator[int]) -> None:
+    total = 0
+    for size in sizes:
+        total += size
+        if total > MAX_UNPACKED_BYTES:
+            raise Invalid(f"{path.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB.", "Unpack it yourself.")
+
+
+def _extract(path: Path, archive: tarfile.TarFile, folder: Path) -> None:
+    """Plain files and folders only, inside ``folder``; links and devices are left out."""
+    total = 0
+    for member in archive:
+        total += member.size
+        if total > MAX_UNPACKED_BYTES:
+            raise Invalid(f"{path.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB.", "Unpack it yourself.")
+        if member.isfile() or member.isdir():
+            archive.extract(member, folder, filter="data", set_attrs=False)

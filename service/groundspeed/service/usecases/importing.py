@@ -1,0 +1,368 @@
+"""Bring results of other tools in: streamed, in batches that each stand alone, so that an import can be cut and repeated.
+
+Importing the same again adds nothing. What was skipped or refused is counted and named with its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select, text, update
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import ensure
+from groundspeed.service.db.tables import Project, Request, Revision
+from groundspeed.service.db.types import clean_text
+from groundspeed.service.errors import Invalid
+from groundspeed.service.formats import criterion, csv_table, detect
+from groundspeed.service.formats.csv_table import ColumnMap
+from groundspeed.service.formats.prepared import Prepared, Ready, prepare
+from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where
+from groundspeed.service.formats.source import Document
+from groundspeed.service.usecases import import_order, outbox
+from groundspeed.service.usecases.import_order import Graph
+from groundspeed.service.usecases.import_rows import Added, Writer, link_versions
+from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
+
+ANALYSE = "groundspeed.control.analyse"
+BATCH_ROWS = 200_000
+"""Rows in one transaction: some seconds of work are lost when it dies."""
+EXAMPLES = 20
+_ANALYSE_AT_ONCE = 500
+_REQUEST_KEY = "import"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to import. ``project`` is a slug, made when there is none of it.
+
+    ``format`` empty: found by content, file by file. ``commit`` and ``time`` stand in where results name none.
+    ``repo`` or ``graph`` give the order of commits; without both dates do.
+    """
+
+    project: str
+    paths: tuple[Path, ...]
+    format: str = ""
+    mapping: ColumnMap | None = None
+    commit: str = ""
+    time: datetime | None = None
+    repo: Path | None = None
+    graph: Path | None = None
+    branch: str = ""
+    analyse: bool = True
+    batch_rows: int = BATCH_ROWS
+    processes: int = 0
+    """Processes that read asv trees beside this one; 0: as many as there are cores to spare, -1: none."""
+
+
+@dataclass(slots=True)
+class Reasons:
+    """How often something was left out for one reason, and where (the first places only)."""
+
+    count: int = 0
+    where: list[Where] = field(default_factory=list)
+
+    def add(self, where: Where) -> None:
+        self.count += 1
+        if len(self.where) < EXAMPLES:
+            self.where.append(where)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an import did. ``order`` says what the order of commits rests on, ``unplaced`` how many have no place in it."""
+
+    project: str
+    files: int = 0
+    read: int = 0
+    """Values that the sources hold."""
+    added: Added = field(default_factory=Added)
+    series: int = 0
+    revisions: int = 0
+    unplaced: int = 0
+    order: str = ""
+    skipped: dict[str, Reasons] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    def skip(self, skipped: Skipped) -> None:
+        # the same sentence about other names or numbers is the same reason
+        reason = re.sub(r"\d+(?:\.\d+)?", "N", re.sub(r'"[^"]*"', '"…"', skipped.reason))
+        if len(self.skipped) >= 200 and reason not in self.skipped:
+            reason = "other reasons"
+        self.skipped.setdefault(reason, Reasons()).add(skipped.where)
+
+
+Progress = Callable[[Summary, str], None]
+"""Called after every file with the summary so far and the file's name."""
+
+
+def _silent(_summary: Summary, _name: str) -> None:
+    return
+
+
+def run(db: Database, options: Options, now: datetime, progress: Progress = _silent) -> Summary:
+    """Import everything. Raises :class:`Invalid` for options that cannot be; a source that cannot be read is in the
+    summary, and the others are imported all the same."""
+    if options.format and options.format not in detect.BY_NAME:
+        raise Invalid(f"There is no format {options.format}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
+    graph = _graph(options)
+    summary = Summary(options.project)
+    with db.transaction() as session:
+        project = _project(session, options.project, now)
+        request = _request(session, project, now)
+    importer = _Importer(db, options, graph, summary, Writer(project, request, now), progress)
+    with Sources(options.paths) as sources:
+        importer.all(sources)
+        summary.refused += sources.refused
+    importer.finish(now)
+    return summary
+
+
+def _graph(options: Options) -> Graph | None:
+    if options.repo is not None and options.graph is not None:
+        raise Invalid("--repo and --graph both give the order of commits.", "Give one of them.")
+    if options.repo is not None:
+        return import_order.of_repository(options.repo, options.branch)
+    return import_order.of_file(options.graph) if options.graph is not None else None
+
+
+def _project(session: Session, slug: str, now: datetime) -> int:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", slug):
+        raise Invalid(f'"{slug}" cannot name a project.', "Use letters, digits, dots, dashes and underscores.")
+    row = {
+        "slug": slug, "name": slug, "repo_url": "", "branch": "main", "credential": None, "watch": False,
+        "poll_interval_s": 3600.0, "tip_sha": None, "polled_at": None, "config_error": "", "created_at": now,
+    }  # fmt: skip
+    return ensure(session, Project, [row], key=("slug",))[(slug,)]
+
+
+def _request(session: Session, project: int, now: datetime) -> int:
+    row = {
+        "project_id": project, "kind": "import", "idempotency_key": _REQUEST_KEY, "state": "running", "priority": 70,
+        "tip_sha": "", "payload": {}, "config": {}, "budget_s": 0.0, "error": "", "created_at": now,
+    }  # fmt: skip
+    found = ensure(session, Request, [row], key=("project_id", "idempotency_key"))
+    return found[project, _REQUEST_KEY]
+
+
+@dataclass(slots=True)
+class _Importer:
+    db: Database
+    options: Options
+    graph: Graph | None
+    summary: Summary
+    writer: Writer
+    progress: Progress
+    described: dict[str, Any] = field(default_factory=dict)
+    """What asv trees say of their benchmarks and machines, which an export gives back."""
+    _resolved: dict[str, str] = field(default_factory=dict)
+    _known: list[str] = field(default_factory=list)
+
+    def all(self, sources: Sources) -> None:
+        self._known = self._shas()
+        items = self._items(sources)
+        exhausted, first = False, True
+        while not exhausted:
+            with self.db.transaction() as session:
+                _tune(session)
+                self.writer.begin(session)
+                if first:
+                    self.writer.remember(session)
+                    first = False
+                exhausted = self._batch(session, items)
+                self.writer.flush(session)
+                self._finish_batch(session)
+
+    def _finish_batch(self, session: Session) -> None:
+        request = session.get_one(Request, self.writer.request_id)
+        payload = dict(request.payload)
+        if self.writer.axes:
+            payload["axes"] = {**payload.get("axes", {}), **self.writer.axes}
+        if self.described:
+            old = payload.get("asv", {})
+            payload["asv"] = {k: {**old.get(k, {}), **v} for k, v in self.described.items()}
+        if payload != request.payload:
+            request.payload = payload
+            session.add(request)
+
+    def _batch(self, session: Session, items: Iterator[Ready]) -> bool:
+        """Take items until the batch is full; returns whether there are no more."""
+        group: list[Record] = []
+        for item in items:
+            if isinstance(item, Skipped):
+                self.summary.skip(item)
+                continue
+            if isinstance(item, Prepared):
+                self._close(session, group)
+                self.summary.read += item.read
+                self.writer.add_grid(session, item, self._place(session, item.origin, item.where))
+            else:
+                self.summary.read += item.values
+                if group and not _belongs(group, item):
+                    self._close(session, group)
+                group.append(item)
+            if self.writer.waiting >= self.options.batch_rows:
+                self._close(session, group)
+                return False
+        self._close(session, group)
+        return True
+
+    def _close(self, session: Session, group: list[Record]) -> None:
+        if group:
+            self.writer.add_records(session, group, self._place(session, group[0].origin, group[0].where))
+            group.clear()
+
+    def _items(self, sources: Sources) -> Iterator[Ready]:
+        for source in sources.find():
+            if isinstance(source, AsvTree):
+                self._describe(source)
+                yield from self._tree(source)
+                continue
+            for document, parsed in self._parsers(source):
+                self.summary.files += 1
+                try:
+                    for item in parsed:
+                        yield prepare(item) if isinstance(item, Grid) else item
+                except Refused as error:
+                    self.summary.refused.append(error)
+                self.summary.added = self.writer.added
+                self.progress(self.summary, document)
+
+    def _tree(self, source: AsvTree) -> Iterator[Ready]:
+        """The files of an asv tree, read by other processes when there are many."""
+        for (_, name), (found, refused) in zip(source.files, read_tree(source, self.options.processes), strict=True):
+            self.summary.files += 1
+            yield from found
+            if refused is not None:
+                self.summary.refused.append(refused)
+            self.summary.added = self.writer.added
+            self.progress(self.summary, name)
+
+    def _parsers(self, source: Single | CriterionTree) -> Iterator[tuple[str, Iterator[Item]]]:
+        if isinstance(source, CriterionTree):
+            yield source.name, criterion.parse_tree(list(source.documents))
+        elif self.options.mapping is not None and (self.options.format or "csv") == "csv":
+            yield source.document.name, csv_table.parse(source.document, self.options.mapping)
+        else:
+            yield source.document.name, _parse(source.document, self.options.format)
+
+    def _describe(self, source: AsvTree) -> None:
+        benchmarks = {name: {k: v for k, v in b.items() if k != "code"} for name, b in source.tree.benchmarks.items()}
+        self.described.setdefault("benchmarks", {}).update(benchmarks)
+        self.described.setdefault("machines", {}).update({m["machine"]: dict(m) for m in source.tree.machines.values()})
+
+    def _place(self, session: Session, origin: Origin, where: Where) -> Any:
+        sha, moment = self._identify(origin, where)
+        return self.writer.place(session, origin, sha, moment)
+
+    def _identify(self, origin: Origin, where: Where) -> tuple[str, datetime | None]:
+        """The revision that an origin's results are of, and its time; one is made up and named so where none is given."""
+        moment = origin.committed_at or origin.measured_at or self.options.time
+        commit = origin.commit or self.options.commit
+        if commit:
+            return self._resolve(commit), moment
+        if moment is not None:
+            return f"at-{moment.astimezone(UTC):%Y%m%dT%H%M%S}", moment
+        return f"file-{hashlib.blake2b(where.source.encode('utf-8', 'replace'), digest_size=8).hexdigest()}", None
+
+    def _resolve(self, commit: str) -> str:
+        known = self._resolved.get(commit)
+        if known is None:
+            known = self.graph.resolve(commit) if self.graph else commit
+            if known == commit and len(commit) < 40:
+                longer = [sha for sha in self._known if sha.startswith(commit)]
+                known = longer[0] if len(longer) == 1 else commit
+            self._resolved[commit] = known = clean_text(known)[:64]
+        return known
+
+    def _shas(self) -> list[str]:
+        with self.db.read() as session:
+            query = select(col(Revision.sha)).where(col(Revision.project_id) == self.writer.project_id)
+            return list(session.scalars(query))
+
+    def finish(self, now: datetime) -> None:
+        """Put the commits in order, link versions, and hand the series to detection."""
+        with self.db.transaction() as session:
+            project = session.get_one(Project, self.writer.project_id)
+            request = session.get_one(Request, self.writer.request_id)
+            self._order(session, project, request)
+            link_versions(session, self.writer.project_id)
+            series = self.writer.mark(session)
+            if self.options.analyse:
+                for start in range(0, len(series), _ANALYSE_AT_ONCE):
+                    outbox.enqueue(session, ANALYSE, {"series_ids": series[start : start + _ANALYSE_AT_ONCE]})
+            request.state, request.finished_at = "done", now
+            session.add(request)
+        self.summary.series = len(series)
+        self.summary.added = self.writer.added
+
+    def _order(self, session: Session, project: Project, request: Request) -> None:
+        query = select(col(Revision.sha), col(Revision.committed_at), col(Revision.id), col(Revision.position))
+        rows = session.execute(query.where(col(Revision.project_id) == project.id)).tuples().all()
+        self.summary.revisions = len(rows)
+        watched = project.tip_sha is not None
+        before = request.payload.get("order", "")
+        if self.graph is None and (watched or before not in {"", "dates"}):
+            self.summary.order = "the order that the project has already"
+            self.summary.unplaced = sum(position is None for *_, position in rows)
+            return
+        measured = [(sha, at) for sha, at, _, _ in rows]
+        placed = import_order.positions(self.graph, measured, first_parent_only=watched)
+        for sha, _, revision_id, position in rows:
+            wanted = placed.get(sha)
+            if wanted != position and not (watched and wanted is None):
+                session.execute(update(Revision).where(col(Revision.id) == revision_id).values(position=wanted))
+        if self.graph is not None:
+            _describe_commits(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
+        self.summary.unplaced = len(rows) - len(placed)
+        self.summary.order = (
+            self.graph.origin if self.graph else "the dates of the commits, because no repository was given"
+        )
+        request.payload = {**request.payload, "order": "graph" if self.graph else "dates"}
+
+
+def _describe_commits(session: Session, ids: Mapping[str, int], graph: Graph) -> None:
+    for sha, revision_id in ids.items():
+        commit = graph.commits.get(sha)
+        if commit is None:
+            continue
+        values: dict[str, Any] = {
+            "parents": list(commit.parents), "authored_at": commit.authored_at, "committed_at": commit.committed_at, "tags": list(commit.tags),
+        }  # fmt: skip
+        if commit.title:
+            values |= {"title": clean_text(commit.title)[:500], "author": clean_text(commit.author)[:200]}
+        session.execute(update(Revision).where(col(Revision.id) == revision_id).values(**values))
+
+
+def _belongs(group: list[Record], record: Record) -> bool:
+    """Whether a record is another metric of the same process as those of ``group``."""
+    first = group[0]
+    same = (first.benchmark, first.version, first.params) == (record.benchmark, record.version, record.params)
+    return (
+        same
+        and first.origin == record.origin
+        and all(r.metric.name != record.metric.name for r in group)
+        and len(group) < 500
+    )
+
+
+def _parse(document: Document, name: str) -> Iterator[Item]:
+    """A generator, so that a refusal comes while it is read, like any other."""
+    yield from detect.parse(document, name)
+
+
+def _tune(session: Session) -> None:
+    """SQLite keeps 2 MB of pages by itself: too few for indexes over millions of rows."""
+    if session.get_bind().dialect.name == "sqlite":
+        session.execute(text("PRAGMA cache_size = -65536"))
+    else:
+        with ExitStack():
+            session.execute(text("SET LOCAL synchronous_commit = off"))

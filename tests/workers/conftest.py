@@ -18,9 +18,12 @@ from typing import Any
 
 import pytest
 import uvicorn
+from celery import Celery
 from fastapi import FastAPI, Request, Response
 
 from groundspeed.service.wire import v1
+from groundspeed.workers.app import RUN_JOB, celery_settings, configure
+from groundspeed.workers.settings import WorkerSettings
 from groundspeed.workers.stack import Stack, discover
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +86,7 @@ class Service:
         self.accepts_protocol = v1.PROTOCOL
         self.lease_s = 3.0
         self.url = ""
+        self.lock = threading.Lock()
         self.tokens: list[str] = []
 
     def add(self, job: v1.JobSpec) -> None:
@@ -109,6 +113,10 @@ class Service:
         self.wait(lambda: self.state[job_id] in {"done", "failed"}, limit_s)
 
     def claim(self, job_id: int) -> dict[str, Any]:
+        with self.lock:
+            return self._claim(job_id)
+
+    def _claim(self, job_id: int) -> dict[str, Any]:
         if self.state.get(job_id) != "queued":
             return v1.ClaimReply(reason="taken or done").model_dump(mode="json")
         attempt = uuid.uuid4().hex
@@ -183,7 +191,8 @@ class Service:
         def finish(attempt: str, body: v1.FinishRequest) -> dict[str, Any]:
             self.finished[attempt] = body.model_dump()
             new = {"succeeded": "done", "failed": "failed", "released": "queued"}[body.state]
-            self.state[self.attempts[attempt]] = new
+            if self.state[self.attempts[attempt]] == "running":
+                self.state[self.attempts[attempt]] = new
             return {"ok": True}
 
         @app.put(f"{api}/attempts/{{attempt}}/artefacts/{{sha256}}")
@@ -284,6 +293,19 @@ def start_worker(tmp_path: Path, service: Service) -> Iterator[Callable[..., Wor
             worker.process.wait(10)
         if worker.log.exists():
             sys.stderr.write(worker.text[-4000:])
+
+
+@pytest.fixture
+def announce(tmp_path: Path) -> Callable[[int], None]:
+    """Send the Celery message that a job is there, as the service does."""
+
+    def send(job_id: int) -> None:
+        app = Celery("test", set_as_current=False)
+        configure(WorkerSettings(data_dir=tmp_path / "data"))  # makes the folders
+        app.conf.update(celery_settings(WorkerSettings(data_dir=tmp_path / "data")))
+        app.send_task(RUN_JOB, kwargs={"job_id": job_id, "pool": "default"})
+
+    return send
 
 
 @pytest.fixture

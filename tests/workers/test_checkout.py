@@ -61,7 +61,11 @@ def test_the_tips_benchmarks_are_laid_over_older_code(repo: Any, checkouts: Any,
     job = make_job(repo, tip, build={"benchmarks": "bench", "source": "tip"})
     for _ in range(2):
         found = checkouts().get(job, old)
-        assert (read(found, "code.py"), read(found, "bench/a.py"), read(found, "bench/sub/b.py")) == ("old", "new", "new")
+        assert (read(found, "code.py"), read(found, "bench/a.py"), read(found, "bench/sub/b.py")) == (
+            "old",
+            "new",
+            "new",
+        )
         assert not (found.source / "bench" / "gone.py").exists()
     own = checkouts().get(make_job(repo, tip, build={"benchmarks": "bench", "source": "revision"}), old)
     assert read(own, "bench/a.py") == "old"
@@ -160,7 +164,9 @@ def test_locks_and_halves_of_a_killed_worker_do_not_matter(repo: Any, checkouts:
     assert read(checkouts().get(make_job(repo, newer), newer), "a") == "2"
 
 
-def test_kill_nine_at_any_moment_leaves_a_usable_cache(repo: Any, checkouts: Any, make_job: Any, tmp_path: Path) -> None:
+def test_kill_nine_at_any_moment_leaves_a_usable_cache(
+    repo: Any, checkouts: Any, make_job: Any, tmp_path: Path
+) -> None:
     """A process that checks out in a loop is killed again and again; the next one always succeeds."""
     shas = [repo.commit({f"f{i}.py": "x" * 2000 for i in range(40)} | {"a": str(n)}) for n in range(4)]
     job = make_job(repo, shas[-1])
@@ -222,7 +228,9 @@ class GitServer:
     """git's own HTTP backend behind basic authentication."""
 
     def __init__(self, root: Path) -> None:
-        backend = Path(subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip())
+        backend = Path(
+            subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+        )
         asked = self.asked = []  # type: ignore[var-annotated]
 
         class Handler(BaseHTTPRequestHandler):

@@ -206,6 +206,4 @@ def test_another_protocol_is_told_in_words(service: Any, client: Client, protoco
 
 @pytest.fixture
 def make_register() -> Callable[[], v1.RegisterRequest]:
-    return lambda: v1.RegisterRequest(
-        protocol=v1.PROTOCOL, node="node", worker_version="0", hardware=v1.HardwareSpec()
-    )
+    return lambda: v1.RegisterRequest(protocol=v1.PROTOCOL, node="node", worker_version="0", hardware=v1.HardwareSpec())

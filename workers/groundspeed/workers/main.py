@@ -31,7 +31,6 @@ from groundspeed.workers.spool import Spool
 from groundspeed.workers.stack import discover
 
 _PR_SET_DUMPABLE = 4
-_LOCK_WAIT_S = 30.0
 
 
 def run(settings: WorkerSettings | None = None) -> int:
@@ -52,7 +51,7 @@ def _folders(settings: WorkerSettings) -> Iterator[None]:
     try:
         for folder in (settings.home, settings.cache, settings.spool):
             folder.mkdir(parents=True, exist_ok=True)
-        with locked(settings.home / "lock", wait_s=_LOCK_WAIT_S):
+        with locked(settings.home / "lock", wait_s=settings.lock_wait_s):
             yield
     except LockTimeout as error:
         raise SettingsInvalid(

@@ -41,7 +41,10 @@ class WorkerNode:
             self._slots.put(slot)
         self._threads = [
             threading.Thread(target=self._guarded, args=(self._live,), name="node", daemon=True),
-            threading.Thread(target=self._guarded, args=(self._poll,), name="poll", daemon=True),
+            *(
+                threading.Thread(target=self._guarded, args=(self._poll,), name=f"poll {index}", daemon=True)
+                for index in range(node.settings.slots)
+            ),
         ]
 
     def start(self) -> None:

@@ -78,6 +78,8 @@ class WorkerSettings(BaseSettings):
     """How often an idle worker asks for work that no message announced."""
     grace_s: Annotated[float, Field(ge=0)] = 8.0
     """After SIGTERM: how long spooled results may still be sent."""
+    lock_wait_s: Annotated[float, Field(ge=0)] = 30.0
+    """How long to wait for an earlier worker to leave this worker's folder."""
     sandbox: Annotated[str, Field(pattern=r"^(auto|off)$")] = "auto"
     """auto: untrusted jobs run in bubblewrap when it works here; off: they are refused."""
     package_index: str | None = None

@@ -204,7 +204,8 @@ class _Maker:
         self._machines()
         self._benchmarks()
         self._levels()
-        self._history()
+        if self.shape.commits:
+            self._history()
         regressions = self._findings()
         self._events()
         if self.shape.live:
@@ -442,7 +443,7 @@ class _Maker:
             suite, _metric, params, _ = self.meta[group[0]]
             for c, job, attempt in places:
                 suspected = any(abs(c - at) <= 1 for at, _ in self.steps[group[0]])
-                for replicate in range(3 if suspected and self.shape.keep_runs else self.shape.replicates):
+                for replicate in range(4 if suspected and self.shape.keep_runs else self.shape.replicates):
                     failed = suite.name == "generate" and c in {n // 4, n // 4 + 1}
                     runs.append(self._run_row(suite, params, m, (c, job, attempt, key, replicate), failed=failed))
                     members.append((c, [] if failed else group))

@@ -1,0 +1,116 @@
+"""A real Chromium over a real server. `make test` uses the one it finds, else Debian's package when it may install it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+import demo_data
+import web_server
+from groundspeed.service.db.engine import Database
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@lru_cache(maxsize=1)
+def chromium() -> str | None:
+    """The path of a Chromium; installs Debian's when there is none and this is root."""
+    found = os.environ.get("GROUNDSPEED_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]):
+            subprocess.run(["apt-get", "-qq", *command], env=env, check=False, capture_output=True, timeout=280)
+        found = shutil.which("chromium")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    if path is None:
+        message = "no Chromium: install one (apt-get install chromium), or name it in GROUNDSPEED_CHROMIUM"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@dataclass
+class Site:
+    db: Database
+    url: str
+    demo: demo_data.Filled
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]:
+    """The service with its built scripts over a believable history."""
+    subprocess.run([shutil.which("python") or "python", str(root / "web" / "build.py")], check=True) if not (
+        root / "web/dist/manifest.json"
+    ).is_file() else None
+    db = Database(f"sqlite:///{tmp_path_factory.mktemp('browser') / 'demo.db'}")
+    demo_data.create_tables(db)
+    demo = demo_data.fill(db)
+    demo_data.fill(
+        db,
+        demo_data.Shape(
+            slug="kernels",
+            name="Attention kernels with a very long project name indeed",
+            commits=30,
+            machines=1,
+            extra=0,
+            seed=3,
+            live=False,
+        ),
+    )
+    demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
+    with web_server.serve(web_server.app(db)) as url:
+        yield Site(db, url, demo)
+    db.close()
+
+
+@dataclass
+class Tab:
+    """A page that remembers what went wrong in it."""
+
+    page: Page
+    url: str
+    errors: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        return self.page
+
+
+def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext, Tab]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(15_000)
+    tab = Tab(context.new_page(), url)
+    tab.page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    return context, tab
+
+
+@pytest.fixture
+def tab(browser: Browser, site: Site) -> Iterator[Tab]:
+    """A fresh tab; the test fails when its scripts complained."""
+    context, made = open_tab(browser, site.url)
+    yield made
+    context.close()
+    assert not made.errors

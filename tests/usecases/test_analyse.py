@@ -268,6 +268,70 @@ def test_a_series_that_crosses_zero_has_a_difference_and_no_ratio(world: World) 
     assert world.all(t.Regression)[0].title == f"train: ratio {change.difference:+.3g} 1"
 
 
+def facts(world: World) -> list[tuple[Any, ...]]:
+    """What detection stored, but for identities and times."""
+    return [
+        (
+            c.before_revision_id,
+            c.after_revision_id,
+            c.state,
+            c.kind,
+            c.cause,
+            c.ratio,
+            c.ratio_low,
+            c.ratio_high,
+            c.detail,
+        )
+        for c in world.all(t.ChangePoint)
+    ]
+
+
+def test_commit_by_commit_and_all_at_once_say_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New results are added to what is known; only the commits that they lie on are read."""
+    world.commits(60)
+    rng = np.random.default_rng(9)
+    sizes: list[int] = []
+    original = detect
+
+    def counting(data: Any, config: Any, state: Any = None) -> Any:
+        sizes.append(len(data.points))
+        return original(data, config, state)
+
+    monkeypatch.setattr("groundspeed.service.usecases.analyse.detect", counting)
+    order = [*range(0, 60, 2), *range(59, 0, -2), 30, 31, 31, 30]
+    for x in order:
+        world.measure(world.revisions[x], time=float((1.2 if x >= 31 else 1.0) * np.exp(0.003 * rng.standard_normal())))
+        analyse_dirty(world.db, LATER)
+    assert sizes == [1] * len(order)
+    step_by_step = [row for row in facts(world) if row[2] != "withdrawn"]
+    analyse(world.db, [1], LATER)
+    assert sizes[-1] == 60
+    assert [row for row in facts(world) if row[2] != "withdrawn"] == step_by_step
+    assert spans(world)[-1][2:] == (30, 31)
+
+
+def test_a_threshold_that_changes_is_applied_to_all_of_history(world: World) -> None:
+    history(world, time=(1.0, 20, 1.2))
+    analyse_dirty(world.db, LATER)
+    config = {"thresholds": {"time": 0.5}}
+    world.add(t.Request(project_id=world.project, kind="push", idempotency_key="2", config=config))
+    world.measure(world.revisions[29], time=1.2)
+    analyse_dirty(world.db, LATER)
+    assert [row.state for row in world.all(t.ChangePoint)] == ["withdrawn"]
+
+
+def test_commits_that_move_on_the_branch_are_looked_at_from_scratch(world: World) -> None:
+    """A forced push takes the slow commits off the branch: what was found on them is withdrawn."""
+    history(world, time=(1.0, 20, 1.2))
+    analyse_dirty(world.db, LATER)
+    gone = world.revisions[20:]
+    with world.db.transaction() as session:
+        session.execute(update(t.Revision).where(col(t.Revision.id).in_(gone)).values(position=None))
+        assert stored.positions_changed(session, gone) == [1]
+    analyse_dirty(world.db, LATER)
+    assert [row.state for row in world.all(t.ChangePoint)] == ["withdrawn"]
+
+
 CONFIG: dict[str, Any] = {
     "thresholds": {"time": 0.3, "memory": 0.2, "bytes": 0.9},
     "suite": [{"name": "train", "thresholds": {"time": 0.05}}, {"name": "infer"}],

@@ -171,6 +171,8 @@ class SeriesMark(SQLModel, table=True):
 
     id: int | None = big_id()
     series_id: int = Field(foreign_key="series.id", index=True)
+    revision_id: int | None = Field(default=None, foreign_key="revision.id")
+    """Where the result lies; None: look at the whole series again."""
     created_at: datetime = time_column()
 
 

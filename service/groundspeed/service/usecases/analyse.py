@@ -7,7 +7,7 @@ mark that the next one finds, so none is overlooked and none has to wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -16,9 +16,15 @@ from sqlalchemy import delete, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import ChangePoint, Outbox, Result, Revision, Series, SeriesMark
+from groundspeed.service.db.tables import ChangePoint, Outbox, Revision, Series, SeriesMark
 from groundspeed.service.domain import findings as domain
-from groundspeed.service.domain.detect import DETECTOR_VERSION, Detection, detect
+from groundspeed.service.domain.detect import (
+    DETECTOR_VERSION,
+    Detection,
+    DetectorState,
+    StaleStateError,
+    detect,
+)
 from groundspeed.service.domain.identity import Known, match
 from groundspeed.service.usecases import grouping, outbox
 from groundspeed.service.usecases.locking import held
@@ -52,12 +58,12 @@ def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bo
         if series is None:
             return False
         # First the marks, then the results: a mark that is seen here has its results committed.
-        marks = delete(SeriesMark).where(col(SeriesMark.series_id) == series_id).returning(col(SeriesMark.id))
-        if not session.execute(marks).all() and only_marked:
+        marks = delete(SeriesMark).where(col(SeriesMark.series_id) == series_id).returning(col(SeriesMark.revision_id))
+        marked = set(session.execute(marks).scalars())
+        if not marked and only_marked:
             return False
-        loaded = load_series(session, series_id)
-        detection = detect(loaded.data, loaded.config)
-        _store_ledger(session, loaded, detection)
+        loaded, detection = _detect(session, series, marked)
+        _store_ledger(session, loaded, detection, now)
         changed = _store_changes(session, loaded, detection.change_points, now)
         if series.gate:
             grouping.regroup(session, series.project_id, changed, now)
@@ -66,7 +72,21 @@ def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bo
         return True
 
 
-def _store_ledger(session: Session, loaded: LoadedSeries, detection: Detection) -> None:
+def _detect(session: Session, series: Series, marked: set[int | None]) -> tuple[LoadedSeries, Detection]:
+    """From what is known and the commits with new results, when that is enough; else from all points."""
+    state = DetectorState.from_bytes(series.state) if series.state and marked and None not in marked else None
+    if state is not None:
+        loaded = load_series(session, series.id or 0, [one for one in marked if one is not None])
+        if loaded.data.min_effect == series.threshold:
+            try:
+                return loaded, detect(loaded.data, loaded.config, state)
+            except StaleStateError:
+                pass
+    loaded = load_series(session, series.id or 0)
+    return loaded, detect(loaded.data, loaded.config)
+
+
+def _store_ledger(session: Session, loaded: LoadedSeries, detection: Detection, now: datetime) -> None:
     series = loaded.series
     ledger = asdict(detection.noise)
     ledger["drift"] = asdict(detection.drift) if detection.drift is not None else None
@@ -75,9 +95,8 @@ def _store_ledger(session: Session, loaded: LoadedSeries, detection: Detection) 
     series.series_class = detection.series_class
     series.threshold = loaded.data.min_effect
     series.detector_version = DETECTOR_VERSION
-    series.last_result_at = session.scalar(
-        select(func.max(col(Result.created_at))).where(col(Result.series_id) == series.id)
-    )
+    series.state = detection.state.to_bytes()
+    series.last_result_at = now
     session.add(series)
 
 
@@ -101,7 +120,7 @@ def _store_changes(
     pairs += [(by_id[key], left[i]) for key, i in second.same]
     pairs += [(None, left[i]) for i in second.new]
     level = found[-1].level_after if found else math.nan
-    writer = _Writer(session, loaded, level, now)
+    writer = _Writer(session, loaded, _commits(session, loaded.series.project_id, found), level, now)
     changed = [row for old, new in pairs if (row := writer.write(old, new)) is not None]
     for key in first.gone:
         row = by_id[key]
@@ -110,6 +129,16 @@ def _store_changes(
         changed.append(row)
     session.flush()
     return changed
+
+
+def _commits(session: Session, project_id: int, found: Sequence[domain.ChangePoint]) -> dict[int, int]:
+    """Revision by position, as far as change points name it."""
+    places = {x for change in found for x in (change.x_before, change.x_after)}
+    if not places:
+        return {}
+    query = select(col(Revision.position), col(Revision.id))
+    rows = session.execute(query.where(col(Revision.project_id) == project_id, col(Revision.position).in_(places)))
+    return {position: id_ for position, id_ in rows if position is not None and id_ is not None}
 
 
 def _places(session: Session, rows: Sequence[ChangePoint]) -> dict[int, int]:
@@ -132,12 +161,13 @@ class _Writer:
 
     session: Session
     loaded: LoadedSeries
+    commits: Mapping[int, int]
     level: float
     now: datetime
 
     def write(self, old: ChangePoint | None, new: domain.ChangePoint) -> ChangePoint | None:
         """The row, made or brought up to date; None when nothing about it changed."""
-        values = _values(self.loaded, new, recovered=self._recovered(new))
+        values = _values(new, self.commits, recovered=self._recovered(new))
         if old is None:
             row = ChangePoint(series_id=self.loaded.series.id or 0, created_at=self.now, updated_at=self.now, **values)
             self.session.add(row)
@@ -162,10 +192,10 @@ class _Writer:
         return worse <= math.log1p(self.loaded.data.threshold())
 
 
-def _values(loaded: LoadedSeries, change: domain.ChangePoint, *, recovered: bool) -> dict[str, Any]:
+def _values(change: domain.ChangePoint, commits: Mapping[int, int], *, recovered: bool) -> dict[str, Any]:
     return {
-        "before_revision_id": loaded.revisions[change.x_before],
-        "after_revision_id": loaded.revisions[change.x_after],
+        "before_revision_id": commits[change.x_before],
+        "after_revision_id": commits[change.x_after],
         "environment_from_id": _environment(change.environment_before),
         "environment_to_id": _environment(change.environment_after),
         "state": "provisional" if change.provisional else "confirmed",

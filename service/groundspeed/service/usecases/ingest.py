@@ -36,9 +36,9 @@ from groundspeed.service.errors import Forbidden, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.places import Conflicting, Place, Places
 from groundspeed.service.usecases.reports import Expected, Summary, refusal, summarise
+from groundspeed.service.usecases.series import ANALYSE
 from groundspeed.service.wire.v1 import RunAck, RunBatch, RunKey, RunReport
 
-ANALYSE = "groundspeed.control.analyse"
 _SKEW_S = 60.0
 
 
@@ -282,17 +282,18 @@ def _insert_artefacts(session: Session, lease: Lease, new: Sequence[tuple[int, C
 
 
 def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
-    series = sorted(
+    marks = sorted(
         {
-            series_id
+            (series_id, side.revision_id)
             for _, checked, place in new
-            if lease.sides[checked.run.key.side].on_branch
+            if (side := lease.sides[checked.run.key.side]).on_branch
             for series_id in place.series_ids
         }
     )
-    if series:
-        session.execute(insert(core(SeriesMark)), [{"series_id": one, "created_at": now} for one in series])
-        outbox.enqueue(session, ANALYSE, {"series_ids": series})
+    if marks:
+        rows = [{"series_id": series, "revision_id": revision, "created_at": now} for series, revision in marks]
+        session.execute(insert(core(SeriesMark)), rows)
+        outbox.enqueue(session, ANALYSE, {"series_ids": sorted({series for series, _ in marks})})
 
 
 def _name(key: RunKey) -> str:

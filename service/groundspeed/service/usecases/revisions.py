@@ -10,6 +10,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Revision
 from groundspeed.service.repo import Commit, Repository
+from groundspeed.service.usecases.series import positions_changed
 
 WINDOW = 1000
 """How many commits become rows when a branch is first seen; older ones come with the request that names them."""
@@ -75,17 +76,21 @@ def _forget_positions(session: Session, project: Project, commits: Sequence[Comm
     """Rows from the oldest listed commit on lose their place; those before it are the common, untouched prefix."""
     oldest = min((c.position for c in commits if c.position is not None), default=0)
     gone = update(Revision).where(col(Revision.project_id) == project.id, col(Revision.position) >= oldest)
-    session.execute(gone.values(position=None))
+    moved = session.execute(gone.values(position=None).returning(col(Revision.id))).scalars().all()
+    positions_changed(session, [one for one in moved if one is not None])
 
 
 def _count_again(session: Session, found: dict[str, int], commits: Sequence[Commit]) -> None:
     """Write the positions that differ from the stored ones."""
     wanted = {found[c.sha]: c.position for c in commits if c.position is not None}
     keys = list(wanted)
+    moved: list[int] = []
     for start in range(0, len(keys), 500):
         part = select(col(Revision.id), col(Revision.position)).where(col(Revision.id).in_(keys[start : start + 500]))
         for revision_id, position in session.execute(part).tuples().all():
             if revision_id is not None and position != wanted[revision_id]:
+                moved.append(revision_id)
                 session.execute(
                     update(Revision).where(col(Revision.id) == revision_id).values(position=wanted[revision_id])
                 )
+    positions_changed(session, moved)

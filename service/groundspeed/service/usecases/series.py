@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import select
+from sqlalchemy import select, true
 from sqlmodel import Session, col
 
-from groundspeed.service.db.tables import Benchmark, Request, Result, Revision, Run, Series
+from groundspeed.service.db.tables import Benchmark, Request, Result, Revision, Run, Series, SeriesMark
 from groundspeed.service.domain.detect import DetectConfig
 from groundspeed.service.domain.series import MIN_EFFECT, Direction, Kind, Point, SeriesData
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases import outbox
+
+ANALYSE = "groundspeed.control.analyse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class _Cell:
         return self.valid or self.degraded
 
 
-def load_series(session: Session, series_id: int) -> LoadedSeries:
-    """Read a series with all its points on the branch. Raises ``NotFound``."""
+def load_series(session: Session, series_id: int, revision_ids: Collection[int] | None = None) -> LoadedSeries:
+    """Read a series with its points on the branch: all, or those of some commits. Raises ``NotFound``."""
     found = session.execute(
         select(Series, col(Benchmark.suite))
         .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
@@ -55,7 +58,7 @@ def load_series(session: Session, series_id: int) -> LoadedSeries:
     series, suite = found
     settings = latest_config(session, series.project_id)
     revisions: dict[int, int] = {}
-    points = _points(session, series, revisions)
+    points = _points(session, series, revisions, revision_ids)
     data = SeriesData(
         unit=series.unit,
         direction=cast("Direction", series.direction),
@@ -65,6 +68,24 @@ def load_series(session: Session, series_id: int) -> LoadedSeries:
         min_effect=threshold(settings, suite, series.metric, series.kind),
     )
     return LoadedSeries(series, suite, data, revisions, DetectConfig())
+
+
+def positions_changed(session: Session, revision_ids: Collection[int], now: datetime) -> list[int]:
+    """Commits have moved on the branch (a forced push, a fast-forward merge): the series measured on them are looked
+    at again from scratch. Returns their ids; the caller asks for their analysis.
+    """
+    ids: set[int] = set()
+    wanted = list(revision_ids)
+    for start in range(0, len(wanted), 500):
+        some = col(Run.revision_id).in_(wanted[start : start + 500])
+        ids |= set(
+            session.scalars(select(col(Result.series_id)).join(Run, col(Run.id) == col(Result.run_id)).where(some))
+        )
+    series_ids = sorted(ids)
+    if series_ids:
+        session.add_all(SeriesMark(series_id=one) for one in series_ids)
+        outbox.enqueue(session, ANALYSE, {"series_ids": series_ids})
+    return series_ids
 
 
 def latest_config(session: Session, project_id: int) -> Mapping[str, Any]:
@@ -90,7 +111,9 @@ def threshold(config: Mapping[str, Any], suite: str, metric: str, kind: str) -> 
     return None
 
 
-def _points(session: Session, series: Series, revisions: dict[int, int]) -> tuple[Point, ...]:
+def _points(
+    session: Session, series: Series, revisions: dict[int, int], only: Collection[int] | None
+) -> tuple[Point, ...]:
     columns = (
         col(Revision.position),
         col(Result.revision_id),
@@ -101,34 +124,30 @@ def _points(session: Session, series: Series, revisions: dict[int, int]) -> tupl
         col(Run.node_id),
         col(Run.started_at),
     )
+    some = col(Result.revision_id).in_(only) if only is not None else true()
     rows = session.execute(
         select(*columns)
         .join(Revision, col(Revision.id) == col(Result.revision_id))
         .join(Run, col(Run.id) == col(Result.run_id))
-        .where(col(Result.series_id) == series.id, col(Revision.position).is_not(None), col(Result.state) != "rejected")
-        .order_by(col(Revision.position), col(Result.id))
+        .where(col(Result.series_id) == series.id, some, col(Result.state) != "rejected")
+        .where(col(Revision.position).is_not(None))
+        .order_by(col(Revision.position), col(Result.run_id))
     )
     cells: dict[int, dict[int, _Cell]] = {}
     for order, (x, revision, environment, value, spread, state, node, started) in enumerate(rows):
         revisions[x] = revision
         cell = cells.setdefault(x, {}).setdefault(environment, _Cell(order))
         (cell.valid if state == "valid" else cell.degraded).append((value, spread, node, started))
-    failures = _failures(session, series, revisions)
+    failures = _failures(session, series, revisions) if only is None else {}
     points: list[Point] = []
-    before: int | None = None
     for x in sorted(cells.keys() | failures.keys()):
         if x not in cells:
             points.append(Point(x, outcome=failures[x]))
             continue
-        for environment in _in_order(cells[x], before):
-            points.append(_point(x, environment, cells[x][environment].best()))
-            before = environment
+        # Environments of one commit in the order in which it was first measured in them.
+        arrived = sorted(cells[x].items(), key=lambda item: item[1].first)
+        points += [_point(x, environment, cell.best()) for environment, cell in arrived]
     return tuple(points)
-
-
-def _in_order(cells: Mapping[int, _Cell], before: int | None) -> list[int]:
-    """The environment that the commit before was measured in comes first, so that each change of it is seen once."""
-    return sorted(cells, key=lambda environment: (environment != before, cells[environment].first))
 
 
 def _point(x: int, environment: int, results: Sequence[tuple[float, float, int, datetime]]) -> Point:

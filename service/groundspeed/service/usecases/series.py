@@ -70,9 +70,9 @@ def load_series(session: Session, series_id: int, revision_ids: Collection[int] 
     return LoadedSeries(series, suite, data, revisions, DetectConfig())
 
 
-def positions_changed(session: Session, revision_ids: Collection[int], now: datetime) -> list[int]:
-    """Commits have moved on the branch (a forced push, a fast-forward merge): the series measured on them are looked
-    at again from scratch. Returns their ids; the caller asks for their analysis.
+def positions_changed(session: Session, revision_ids: Collection[int]) -> list[int]:
+    """Commits have moved on the branch (a forced push, a fast-forward merge): the series measured on them are marked,
+    and their analysis from scratch is asked for. Returns their ids.
     """
     ids: set[int] = set()
     wanted = list(revision_ids)

@@ -106,7 +106,8 @@ class Service:
         deadline = time.monotonic() + limit_s
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited {limit_s} s; states {self.state}, finished {self.finished}")
+                last = [line["text"][:200] for line in self.logs[-5:]]
+                raise AssertionError(f"waited {limit_s} s; {self.state}, {self.finished}, {self.beats[-1:]}, {last}")
             time.sleep(0.05)
 
     def wait_done(self, job_id: int, limit_s: float = 60.0) -> None:

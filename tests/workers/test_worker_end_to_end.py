@@ -94,12 +94,12 @@ def acme(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def benchmark() -> Callable[..., dict[str, Any]]:
+def acme_bench() -> Callable[..., dict[str, Any]]:
     """A benchmark of the acme plugin that calls one function of bench.py."""
     return lambda function, **changes: {"key": function, "plugin": "acme", "target": f"bench:{function}", **changes}
 
 
-def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any, tmp_path: Path) -> None:  # fmt: skip
     """One job, many accidents; woken by a real Celery message."""
     sha = repo.commit({"bench.py": BENCH})
     pid_file = tmp_path / "daemon.pid"
@@ -109,19 +109,19 @@ def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce:
         sha,
         build={"env": {"PID_FILE": str(pid_file)}},
         benchmarks=[
-            benchmark("raises"),
-            benchmark("hangs", limits=hang),
-            benchmark("leaves"),
-            benchmark("crashes"),
-            benchmark("exhausts"),
-            benchmark("grows"),
-            benchmark("floods"),
-            benchmark("daemon"),
-            benchmark("secrets"),
-            benchmark("absent"),
+            acme_bench("raises"),
+            acme_bench("hangs", limits=hang),
+            acme_bench("leaves"),
+            acme_bench("crashes"),
+            acme_bench("exhausts"),
+            acme_bench("grows"),
+            acme_bench("floods"),
+            acme_bench("daemon"),
+            acme_bench("secrets"),
+            acme_bench("absent"),
             {"key": "unknown plugin", "plugin": "nobody-has-it", "target": "bench:fine"},
-            benchmark("fine", limits={"nonsense": 1}) | {"key": "bad limit"},
-            benchmark("fine", params={"x": 4}, replicates=2),
+            acme_bench("fine", limits={"nonsense": 1}) | {"key": "bad limit"},
+            acme_bench("fine", params={"x": 4}, replicates=2),
         ],
     )
     start_worker(
@@ -176,11 +176,11 @@ def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce:
     assert service.registered[0]["labels"]["pool"] == "default"
 
 
-def test_a_commit_that_does_not_build_is_a_result(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_a_commit_that_does_not_build_is_a_result(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """For each benchmark, with the end of the build's log."""
     sha = repo.commit({"bench.py": BENCH})
     build = {"install": ["echo the-reason; exit 3"]}
-    service.add(make_job(repo, sha, build=build, benchmarks=[benchmark("fine"), benchmark("slow")]))
+    service.add(make_job(repo, sha, build=build, benchmarks=[acme_bench("fine"), acme_bench("slow")]))
     start_worker(PYTHONPATH=acme)
     service.wait_done(1)
     runs = service.of_job(1)
@@ -190,7 +190,7 @@ def test_a_commit_that_does_not_build_is_a_result(service: Any, repo: Any, make_
     assert service.state[1] == "done"
 
 
-def test_a_target_that_pins_another_numpy_sees_its_own(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_a_target_that_pins_another_numpy_sees_its_own(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any, tmp_path: Path) -> None:  # fmt: skip
     """From the build's environment, while the build's packages are told with the result."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -202,8 +202,8 @@ def test_a_target_that_pins_another_numpy_sees_its_own(service: Any, repo: Any, 
         wheel.writestr("numpy-1.26.4.dist-info/RECORD", "".join(f"{name},,\n" for name in names))
     sha = repo.commit({"bench.py": BENCH})
     build = {"install": [f"pip install --no-index --find-links {wheels} numpy==1.26.4"]}
-    service.add(make_job(repo, sha, 1, build=build, benchmarks=[benchmark("numpy_version")]))
-    service.add(make_job(repo, sha, 2, benchmarks=[benchmark("numpy_version")]))
+    service.add(make_job(repo, sha, 1, build=build, benchmarks=[acme_bench("numpy_version")]))
+    service.add(make_job(repo, sha, 2, benchmarks=[acme_bench("numpy_version")]))
     start_worker(PYTHONPATH=acme)
     service.wait_done(1)
     service.wait_done(2)
@@ -213,24 +213,24 @@ def test_a_target_that_pins_another_numpy_sees_its_own(service: Any, repo: Any, 
     assert [(f["name"], f["value"]) for f in pinned["build"]] == [("package.numpy", "1.26.4")]
 
 
-def test_two_sides_run_in_pairs_until_the_service_has_seen_enough(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_two_sides_run_in_pairs_until_the_service_has_seen_enough(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """A B B A: the order turns with each pair, and each pair is delivered before the question."""
     base, head = repo.commit({"bench.py": BENCH}), repo.commit({"bench.py": BENCH + "\n# head\n"})
     sides = [{"index": 0, "role": "base", "sha": base}, {"index": 1, "role": "head", "sha": head}]
     delivered: list[int] = []
     service.pair_verdict = lambda done: (delivered.append(len(service.runs)), "enough" if done >= 2 else "continue")[1]
-    service.add(make_job(repo, head, sides=sides, max_pairs=5, min_pairs=1, benchmarks=[benchmark("fine")]))
+    service.add(make_job(repo, head, sides=sides, max_pairs=5, min_pairs=1, benchmarks=[acme_bench("fine")]))
     start_worker(PYTHONPATH=acme)
     service.wait_done(1)
     assert [key[1:] for key in service.runs] == [(0, "fine", 0), (1, "fine", 0), (1, "fine", 1), (0, "fine", 1)]
     assert (service.pairs, delivered) == ([1, 2], [2, 4])
 
 
-def test_kill_nine_in_mid_job_then_a_restart_completes_it_once(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_kill_nine_in_mid_job_then_a_restart_completes_it_once(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """Results of before arrive by replay, done ones are not measured again, and no process is left."""
     sha = repo.commit({"bench.py": BENCH})
-    slow = benchmark("slow", replicates=1)
-    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "20"}}, benchmarks=[benchmark("fine", replicates=2), slow]))  # fmt: skip
+    slow = acme_bench("slow", replicates=1)
+    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "20"}}, benchmarks=[acme_bench("fine", replicates=2), slow]))  # fmt: skip
     service.down = False
     first = start_worker(PYTHONPATH=acme)
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
@@ -249,10 +249,10 @@ def test_kill_nine_in_mid_job_then_a_restart_completes_it_once(service: Any, rep
     assert len(service.attempts) == 2
 
 
-def test_results_made_during_an_outage_arrive_after_a_kill(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_results_made_during_an_outage_arrive_after_a_kill(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any, tmp_path: Path) -> None:  # fmt: skip
     """The spool is read by the next process."""
     sha = repo.commit({"bench.py": BENCH})
-    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "25"}}, benchmarks=[benchmark("slow"), benchmark("fine")]))  # fmt: skip
+    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "25"}}, benchmarks=[acme_bench("slow"), acme_bench("fine")]))  # fmt: skip
     first = start_worker(PYTHONPATH=acme)
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     service.down = True
@@ -266,10 +266,10 @@ def test_results_made_during_an_outage_arrive_after_a_kill(service: Any, repo: A
     service.wait(lambda: len(service.runs) == 2)
 
 
-def test_sigterm_gives_the_job_back_and_leaves_nothing(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_sigterm_gives_the_job_back_and_leaves_nothing(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """Within seconds, with exit status 0, and what was measured is delivered."""
     sha = repo.commit({"bench.py": BENCH})
-    service.add(make_job(repo, sha, benchmarks=[benchmark("fine"), benchmark("slow")]))
+    service.add(make_job(repo, sha, benchmarks=[acme_bench("fine"), acme_bench("slow")]))
     worker = start_worker(PYTHONPATH=acme)
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     assert worker.process is not None
@@ -283,16 +283,16 @@ def test_sigterm_gives_the_job_back_and_leaves_nothing(service: Any, repo: Any, 
 
 
 @pytest.mark.parametrize("verdict", ["cancel", "lost"])
-def test_a_cancelled_or_lost_job_stops_at_once(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any, verdict: str) -> None:  # fmt: skip
+def test_a_cancelled_or_lost_job_stops_at_once(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any, verdict: str) -> None:  # fmt: skip
     """The worker goes on to the next job; a lost attempt is not finished by it."""
     sha = repo.commit({"bench.py": BENCH})
-    service.add(make_job(repo, sha, 1, benchmarks=[benchmark("slow")]))
+    service.add(make_job(repo, sha, 1, benchmarks=[acme_bench("slow")]))
     service.lease_s = 0.9
     worker = start_worker(PYTHONPATH=acme)
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     attempt = next(iter(service.attempts))
     service.state[1] = "cancelled"
-    service.add(make_job(repo, sha, 2, benchmarks=[benchmark("fine")]))
+    service.add(make_job(repo, sha, 2, benchmarks=[acme_bench("fine")]))
     service.verdict = lambda asked: verdict if asked == attempt else "continue"
     service.wait_done(2)
     assert ("lost" in service.finished.get(attempt, {"error": "lost"})["error"]) == (verdict == "lost")
@@ -300,10 +300,10 @@ def test_a_cancelled_or_lost_job_stops_at_once(service: Any, repo: Any, make_job
     assert worker.process is not None and worker.process.poll() is None
 
 
-def test_untrusted_code_is_refused_without_a_sandbox(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_untrusted_code_is_refused_without_a_sandbox(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """In words, and nothing of it runs."""
     sha = repo.commit({"bench.py": BENCH})
-    service.add(make_job(repo, sha, trust="untrusted", benchmarks=[benchmark("fine")]))
+    service.add(make_job(repo, sha, trust="untrusted", benchmarks=[acme_bench("fine")]))
     start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_SANDBOX="off")
     service.wait_done(1)
     (finish,) = service.finished.values()
@@ -312,35 +312,35 @@ def test_untrusted_code_is_refused_without_a_sandbox(service: Any, repo: Any, ma
     assert service.runs == {}
 
 
-def test_a_full_spool_sends_directly_and_takes_no_further_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_a_full_spool_sends_directly_and_takes_no_further_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any, tmp_path: Path) -> None:  # fmt: skip
     """No result is lost while the service is there to take it."""
     sha = repo.commit({"bench.py": BENCH})
     start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_SPOOL_MAX_BYTES="4096")
     filler = tmp_path / "data" / "worker" / "spool" / "old"
-    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "10"}}, benchmarks=[benchmark("slow"), benchmark("fine")]))  # fmt: skip
+    service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "10"}}, benchmarks=[acme_bench("slow"), acme_bench("fine")]))  # fmt: skip
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     service.wait_done(1)
     assert len(service.of_job(1)) == 2
     assert not filler.exists()
 
 
-def test_a_draining_node_takes_no_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_a_draining_node_takes_no_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """Until it is active again."""
     service.node_state = "draining"
     sha = repo.commit({"bench.py": BENCH})
     worker = start_worker(PYTHONPATH=acme)
     service.wait(lambda: "no jobs are taken: draining" in worker.text)
-    service.add(make_job(repo, sha, benchmarks=[benchmark("fine")]))
+    service.add(make_job(repo, sha, benchmarks=[acme_bench("fine")]))
     time.sleep(1.0)
     assert service.state[1] == "queued"
     service.node_state = "active"
     service.wait_done(1)
 
 
-def test_a_worker_of_another_protocol_is_told_and_takes_no_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_a_worker_of_another_protocol_is_told_and_takes_no_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """It stays, says why, and can be stopped."""
     service.accepts_protocol = 99
-    service.add(make_job(repo, repo.commit({"bench.py": BENCH}), benchmarks=[benchmark("fine")]))
+    service.add(make_job(repo, repo.commit({"bench.py": BENCH}), benchmarks=[acme_bench("fine")]))
     worker = start_worker(PYTHONPATH=acme)
     service.wait(lambda: "speaks protocol 1" in worker.text)
     assert service.state[1] == "queued"
@@ -371,14 +371,14 @@ def test_settings_that_cannot_be_used_are_told_in_words(start_worker: Any) -> No
     assert "Traceback" not in worker.text
 
 
-def test_slots_run_jobs_at_the_same_time_on_processors_of_their_own(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, benchmark: Any) -> None:  # fmt: skip
+def test_slots_run_jobs_at_the_same_time_on_processors_of_their_own(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """Two jobs overlap; neither shares a processor with the other."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two processors")
     code = BENCH + "\ndef where(context):\n    time.sleep(2); return 10.0 + min(os.sched_getaffinity(0))\n"
     sha = repo.commit({"bench.py": code})
     for job_id in (1, 2):
-        service.add(make_job(repo, sha, job_id, benchmarks=[benchmark("where")]))
+        service.add(make_job(repo, sha, job_id, benchmarks=[acme_bench("where")]))
     start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_SLOTS="2")
     service.wait(lambda: bool(service.registered))
     service.wait_done(1)

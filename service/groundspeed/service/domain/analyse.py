@@ -7,6 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from groundspeed.service.domain.modes import Modes, find_modes, segment_modes, shift
+from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.segment import segment
 from groundspeed.service.domain.series import Floats
 from groundspeed.service.domain.window import Window, counting, surroundings
@@ -59,14 +60,13 @@ class Analysis:
 class Demand:
     """What a step must show: strength in standard errors, and size.
 
-    ``learn_floor``: where the series is quieter than ``floor`` needs, smaller steps count too. ``least_sd`` is a
-    spread known from elsewhere; ``lock`` and ``fixed`` as in ``Window``.
+    ``learn_floor``: where the series is quieter than ``floor`` needs, smaller steps count too. ``lock`` and
+    ``fixed`` as in ``Window``.
     """
 
     threshold: float
     floor: float
     learn_floor: bool = False
-    least_sd: float = 0.0
     lock: int = 0
     fixed: tuple[int, ...] = ()
 
@@ -76,7 +76,7 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
     steps = np.abs(z[1:] - z[:-1])
     ordered = np.sort(steps)
     demand = _with_floor(demand, DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]))
-    least = max(demand.floor / 12.0, demand.least_sd, 1e-12)
+    least = max(demand.floor / 12.0, 1e-12)
     modes = find_modes(ordered, least)
     sd = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), least)
     local = None if modes else _unevenness(steps, sd)
@@ -163,7 +163,7 @@ def _of_modes(z: Floats, cuts: list[int], modes: Modes, outliers: int, floor: fl
     out = []
     for a, p, b in surroundings(cuts, z.size):
         delta = shift(z[a:p], z[p:b])
-        before = float(np.median(z[a:p]))
+        before = median(z[a:p])
         error = modes.spread * math.sqrt(1.0 / (p - a) + 1.0 / (b - p)) * 1.25
         out.append(Step(p, abs(delta) / error, delta, error, before, before + delta, p - a, b - p))
     return Analysis(tuple(out), modes.spread, 0.5 * modes.gap, modes, outliers, 0.0, 0.0, floor)

@@ -1,4 +1,9 @@
-"""Is head slower than base? A gate on paired, interleaved, process-level replicates."""
+"""The gate: is head slower than base? Paired, interleaved, process-level replicates, four answers and an MDE.
+
+Error control under peeking: the interval is computed anew after every finished pair, at most ``peeks`` times, each
+time at ``alpha / peeks``. By the union bound the chance that any look errs is at most ``alpha``, whatever the
+dependence between looks; a group-sequential boundary would gain some 10 % of width and needs normal noise.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,16 +13,22 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from groundspeed.service.domain.intervals import Interval, paired, unpaired
+from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Direction, Floats
 
-Answer = Literal["regressed", "improved", "changed", "unchanged", "inconclusive"]
+Answer = Literal["regressed", "improved", "changed", "unchanged", "inconclusive", "never-compared"]
 Samples = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class GateConfig:
-    """``alpha``: chance of a false *regressed or improved* over all looks; ``threshold``: smallest relative change
-    that matters; ``peeks``: how often the pairs are looked at (1: once, at the end); ``max_pairs``: the budget.
+    """``alpha`` is the chance of a false *regressed* or *improved* over all looks of one comparison.
+
+    ``threshold`` is the smallest relative change that matters and ``power`` the one the MDE is stated for. ``peeks``:
+    how many looks are taken (1: once, at the end); None: one after each pair from ``min_pairs`` to ``max_pairs``.
+    ``noise_sd`` is the between-process spread that the series is known to have: no run is believed to be quieter
+    than half of it.
     """
 
     threshold: float = 0.01
@@ -25,16 +36,28 @@ class GateConfig:
     power: float = 0.8
     direction: Direction = -1
     paired: bool = True
-    min_pairs: int = 3
+    min_pairs: int = 4
     max_pairs: int = 12
-    peeks: int = 1
+    peeks: int | None = 1
     noise_sd: float | None = None
+
+    @property
+    def looks(self) -> int:
+        return max(self.max_pairs - self.min_pairs + 1, 1) if self.peeks is None else max(self.peeks, 1)
+
+    @property
+    def level(self) -> float:
+        """Error allowed on each side at each look."""
+        return self.alpha / 2.0 / self.looks
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``effect`` is head over base minus 1, ``low`` and ``high`` its interval, ``mde`` the smallest effect this run
-    could have seen at the stated error rates; all relative."""
+    """Head against base, all relative: ``effect`` is head over base minus 1, ``low`` and ``high`` its interval.
+
+    ``mde`` is the smallest effect that this run would have called with the stated power (NaN: it could not have
+    called any). ``p_value`` is for no effect at all, corrected for the looks taken.
+    """
 
     answer: Answer
     effect: float
@@ -42,6 +65,7 @@ class Verdict:
     high: float
     mde: float
     pairs: int
+    p_value: float
     method: str
     reason: str
 
@@ -50,68 +74,108 @@ def process_medians(samples: Samples) -> Floats:
     """One number a process: the median of its finite samples; NaN for a process without any."""
     out = []
     for process in samples:
-        values = np.asarray(process, float)
+        values = np.asarray(process, dtype=float)
         values = values[np.isfinite(values)]
-        out.append(float(np.median(values)) if values.size else math.nan)
-    return np.array(out, float)
+        out.append(median(values) if values.size else math.nan)
+    return np.array(out, dtype=float)
 
 
 def compare(base: Samples, head: Samples, config: GateConfig | None = None) -> Verdict:
     """Compare two sides, each a sequence of processes, each a sequence of samples (same unit)."""
     config = config or GateConfig()
-    b, h = process_medians(base), process_medians(head)
-    if config.paired:
-        n = min(b.size, h.size)
-        ok = np.isfinite(b[:n]) & np.isfinite(h[:n]) & (b[:n] > 0) & (h[:n] > 0)
-        logs = np.log(h[:n][ok]) - np.log(b[:n][ok])
-        pairs = logs.size
-        if pairs < 2:
-            return _none(pairs, "fewer than two usable pairs")
-        centre, error, df = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(pairs), pairs - 1
-    else:
-        b, h = (np.log(v[np.isfinite(v) & (v > 0)]) for v in (b, h))
-        pairs = min(b.size, h.size)
-        if pairs < 2:
-            return _none(pairs, "fewer than two usable processes on a side")
-        centre = float(np.mean(h) - np.mean(b))
-        va, vb = float(np.var(b, ddof=1)) / b.size, float(np.var(h, ddof=1)) / h.size
-        error = math.sqrt(va + vb)
-        df = b.size + h.size - 2
-    level = config.alpha / 2 / max(config.peeks, 1)
-    t = -float(special.stdtrit(df, level))
-    low, high = math.expm1(centre - t * error), math.expm1(centre + t * error)
-    mde = math.expm1((t + float(special.stdtrit(df, config.power))) * error)
+    if not base or not head:
+        side = "either side" if not base and not head else "the base" if not base else "the head"
+        return never_compared(f"no process ran for {side}")
+    interval, pairs, words = _interval(base, head, config)
+    if interval is None:
+        return Verdict("inconclusive", math.nan, math.nan, math.nan, math.nan, pairs, 1.0, "none", words)
+    answer, reason = _answer(interval, pairs, config)
+    reason = " ".join(r for r in (words, reason) if r)
     return Verdict(
-        _answer(centre, low, high, pairs, config),
-        math.expm1(centre),
-        low,
-        high,
-        max(mde, 0.0),
+        answer,
+        math.expm1(interval.centre),
+        math.expm1(interval.low),
+        math.expm1(interval.high),
+        _mde(interval, config),
         pairs,
-        "Student t",
-        "",
+        min(1.0, interval.p_value * config.looks),
+        interval.method,
+        reason,
     )
 
 
-def _none(pairs: int, reason: str) -> Verdict:
-    return Verdict("inconclusive", math.nan, math.nan, math.nan, math.nan, pairs, "none", reason)
+def never_compared(reason: str) -> Verdict:
+    """A comparison that did not take place: its own state, which never looks like *no change*."""
+    nan = math.nan
+    return Verdict("never-compared", nan, nan, nan, nan, 0, 1.0, "none", reason)
 
 
-def _answer(centre: float, low: float, high: float, pairs: int, config: GateConfig) -> Answer:
+def _interval(base: Samples, head: Samples, config: GateConfig) -> tuple[Interval | None, int, str]:
+    b, h = process_medians(base), process_medians(head)
+    least = 0.5 * (config.noise_sd or 0.0)
+    if config.paired:
+        n = min(b.size, h.size)
+        usable = (b[:n] > 0.0) & (h[:n] > 0.0) & np.isfinite(b[:n]) & np.isfinite(h[:n])
+        lost = max(b.size, h.size) - int(usable.sum())
+        words = f"{lost} of {max(b.size, h.size)} pairs had no usable partner." if lost else ""
+        if usable.sum() < 2:
+            return None, int(usable.sum()), f"{words} Fewer than two usable pairs.".strip()
+        logs = np.log(h[:n][usable]) - np.log(b[:n][usable])
+        return paired(logs, config.level, math.sqrt(2.0) * least), logs.size, words
+    b, h = (v[np.isfinite(v) & (v > 0.0)] for v in (b, h))
+    if min(b.size, h.size) < 2:
+        return None, int(min(b.size, h.size)), "Fewer than two usable processes on a side."
+    return unpaired(np.log(b), np.log(h), config.level, least), int(min(b.size, h.size)), ""
+
+
+def _mde(interval: Interval, config: GateConfig) -> float:
+    """Smallest effect that clears both the interval's half width and the threshold with the stated power."""
+    half = 0.5 * (interval.high - interval.low)
+    extra = float(special.ndtri(config.power)) * interval.error
+    return math.expm1(max(half, math.log1p(config.threshold)) + extra)
+
+
+def _answer(interval: Interval, pairs: int, config: GateConfig) -> tuple[Answer, str]:
+    edge = math.log1p(config.threshold)
     if pairs < config.min_pairs:
-        return "inconclusive"
-    if -config.threshold <= low and high <= config.threshold:
-        return "unchanged"
-    if (low > 0 or high < 0) and abs(math.expm1(centre)) >= config.threshold:
-        if config.direction == 0:
-            return "changed"
-        return "improved" if (centre > 0) == (config.direction > 0) else "regressed"
-    return "inconclusive"
+        return "inconclusive", f"{pairs} usable pairs; {config.min_pairs} are the least that may decide."
+    if (interval.low > 0.0 or interval.high < 0.0) and abs(interval.centre) >= edge:
+        return _named(interval.centre, config.direction), ""
+    if -edge <= interval.low and interval.high <= edge:
+        small = interval.low > 0.0 or interval.high < 0.0
+        return "unchanged", "There is a change, smaller than the threshold." if small else ""
+    return "inconclusive", "The interval holds both no change and a change that matters."
+
+
+def _named(centre: float, direction: Direction) -> Answer:
+    if direction == 0:
+        return "changed"
+    return "improved" if (centre > 0.0) == (direction > 0) else "regressed"
 
 
 def next_step(base: Samples, head: Samples, config: GateConfig | None = None) -> Literal["continue", "enough"]:
-    """After a finished pair: is another one worth its time?"""
-    config = config or GateConfig()
-    verdict = compare(base, head, config)
-    done = verdict.answer != "inconclusive" or min(len(base), len(head)) >= config.max_pairs
-    return "enough" if done else "continue"
+    """Whether another pair is worth its time, asked after each finished pair.
+
+    Enough when the answer is in, when the budget of pairs is spent, or when the pairs that are left could not decide:
+    at the spread seen, the interval after the last of them would still hold zero and a change that matters.
+    """
+    config = config or GateConfig(peeks=None)
+    pairs = min(len(base), len(head))
+    if pairs >= config.max_pairs:
+        return "enough"
+    if pairs < config.min_pairs:
+        return "continue"
+    if compare(base, head, config).answer != "inconclusive":
+        return "enough"
+    return "enough" if _hopeless(base, head, config) else "continue"
+
+
+def _hopeless(base: Samples, head: Samples, config: GateConfig) -> bool:
+    interval, pairs, _ = _interval(base, head, config)
+    if interval is None or pairs < config.min_pairs:
+        return False
+    sd = interval.error * math.sqrt(pairs)
+    half = -float(special.stdtrit(config.max_pairs - 1, config.level)) * sd / math.sqrt(config.max_pairs)
+    could_differ = abs(interval.centre) + 2.0 * interval.error > half
+    could_agree = half < 1.5 * math.log1p(config.threshold)
+    return not could_differ and not could_agree

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from scipy import special
 
 from groundspeed.service.domain.examine import DetectConfig, Examination, Judged, examine, with_bounds
@@ -18,6 +17,7 @@ from groundspeed.service.domain.findings import (
 )
 from groundspeed.service.domain.history import GUARD, KEEP, SPAN, StaleStateError, Stretch
 from groundspeed.service.domain.noise import classify, ledger
+from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Columns, SeriesData, columns
 from groundspeed.service.domain.state import DETECTOR_VERSION, DetectorState
 
@@ -144,7 +144,7 @@ def _effects(stretch: Stretch, seen: Examination) -> list[tuple[int, Environment
     for at in places:
         k = marks.index(at)
         before, after = seen.z[marks[k - 1] : at], seen.z[at : marks[k + 1]]
-        delta = float(np.median(after) - np.median(before))
+        delta = median(after) - median(before)
         error = sd * math.sqrt(1.0 / before.size + 1.0 / after.size)
         ratio = _interval(delta, error, before.size + after.size - 2, log=seen.scale.log)
         x0, x1 = int(stretch.x[at - 1]), int(stretch.x[at])

@@ -1,14 +1,17 @@
-"""What the middle of a series can't show: its last one or two points, and series of two to five points."""
+"""What the middle of a series can't show: a step at its last one or two points."""
 
 import math
 
 import numpy as np
 
 from groundspeed.service.domain.analyse import DIFFERENCE_TO_SD, Analysis, Step
+from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Floats
 
 TAIL = 2
 TAIL_THRESHOLD = 4.5
+NEAR = 30
+LAG = 5
 CHANCE = 0.005
 """How likely the series' own outliers may explain the points at its end before the end is taken for a step."""
 
@@ -20,15 +23,15 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
     this series is known to have would put there by chance.
     """
     last = found.steps[-1].at if found.steps else 0
-    sd = max(found.sd, 1e-12) if found.modes is None else found.wander
-    share = (found.outliers + 0.1) / (z.size + 10.0)
+    sd = _roaming(z, max(found.sd, 1e-12)) if found.modes is None else found.wander
     for k in (TAIL, 1):
-        calm = z[last : z.size - k]
+        calm = z[max(last, z.size - k - NEAR) : z.size - k]
+        share = (max(found.outliers - k, 0) + 0.1) / (z.size + 10.0)
         if calm.size < 3 or share**k > CHANCE:
             continue
-        level = _line_end(calm, found.slope, k)
+        level = median(calm) + found.slope * 0.5 * (calm.size + k)
         away = z[z.size - k :] - level
-        delta = float(np.mean(away))
+        delta = float(away.sum()) / k
         error = sd * math.sqrt(1.0 / k + 1.25 / calm.size)
         alone = float(np.min(np.sign(delta) * away))
         if abs(delta) < found.floor or alone < max(3.0 * sd, 0.5 * abs(delta)):
@@ -39,32 +42,9 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
     return []
 
 
-def _line_end(calm: Floats, slope: float, ahead: int) -> float:
-    """Level that the calm points lead one to expect after them."""
-    middle = 0.5 * (calm.size - 1)
-    return float(np.median(calm)) + slope * (middle + 0.5 * (ahead + 1))
-
-
-def short_steps(z: Floats, floor: float, known_sd: float | None) -> list[Step]:
-    """The clearest step of two to five points (always provisional), or none.
-
-    Noise is the median difference of neighbours (of five points, one step spoils only one of four differences),
-    pooled with a spread known from elsewhere; with fewer than four points only a known spread will do.
-    """
-    n = z.size
-    if n < 2 or (n < 4 and known_sd is None):
-        return []
-    sd = DIFFERENCE_TO_SD * float(np.sort(np.abs(np.diff(z)))[(n - 2) // 2]) if n >= 4 else 0.0
-    if known_sd is not None:
-        sd = math.sqrt((5.0 * known_sd**2 + (n - 1) * sd**2) / (5.0 + n - 1))
-    sd = max(sd, floor / 12.0)
-    best: Step | None = None
-    for p in range(1, n):
-        delta = float(np.mean(z[p:]) - np.mean(z[:p]))
-        error = sd * math.sqrt(1.0 / p + 1.0 / (n - p))
-        if best is None or abs(delta) / error > best.strength:
-            before = float(np.mean(z[:p]))
-            best = Step(p, abs(delta) / error, delta, error, before, before + delta, p, n - p)
-    if best is None or abs(best.delta) < floor or best.strength < 3.5 * (1.0 + 3.0 / n):
-        return []
-    return [best]
+def _roaming(z: Floats, sd: float) -> float:
+    """Spread of values LAG points apart, as the standard deviation of one: more than ``sd`` where a series roams."""
+    if z.size < 3 * LAG:
+        return sd
+    away = np.sort(np.abs(z[LAG:] - z[:-LAG]))
+    return max(sd, DIFFERENCE_TO_SD * float(away[away.size // 2]))

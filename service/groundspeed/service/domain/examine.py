@@ -7,17 +7,20 @@ import numpy as np
 from scipy import special
 
 from groundspeed.service.domain.analyse import Analysis, Demand, Step, analyse
-from groundspeed.service.domain.ends import end_steps, short_steps
+from groundspeed.service.domain.ends import end_steps
 from groundspeed.service.domain.history import Stretch
-from groundspeed.service.domain.replicates import FIND_ALPHA, contrast, judge
+from groundspeed.service.domain.replicates import FIND_ALPHA, between_process, contrast, judge
 from groundspeed.service.domain.robust import is_log_scale
 from groundspeed.service.domain.series import Floats, SeriesData
+from groundspeed.service.domain.short import analyse_short, spread_of
 
 SHORT = 40
 """A stretch with fewer points than this yields provisional steps only: its noise is not known well enough."""
 FEWEST = 6
-"""Fewer points than this are looked at as pairs."""
+"""The scatter of fewer points than this says nothing about two neighbours."""
 SHORT_THRESHOLD = 3.5
+BETWEEN_POINTS = 5.0
+"""Two neighbouring points differ beyond the scatter of points when their medians lie this many of it apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class DetectConfig:
     def threshold(self, n: int) -> float:
         """Standard errors that a step among n points must show; more where the noise is estimated from few."""
         base = -float(special.ndtri(self.alpha / 2000.0))
-        return min(base, SHORT_THRESHOLD) * (1.0 + 3.0 / n) if n < SHORT else base * (1.0 + 2.0 / n)
+        return min(base, SHORT_THRESHOLD) * (1.0 + 1.5 / n) if n < SHORT else base * (1.0 + 1.0 / n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +92,12 @@ def examine(stretch: Stretch, series: SeriesData, config: DetectConfig) -> Exami
     z = scale.to(stretch.y)
     explicit = series.min_effect is not None or config.min_effect is not None
     floor = math.log1p(max(series.threshold(config.min_effect), 1e-9))
-    if stretch.size < FEWEST:
-        steps = short_steps(z, floor, series.noise_sd)
-        judged = _judge(steps, stretch, z, floor, floor / 12.0, config)
-        return Examination(z, scale, tuple(judged), None, floor)
+    if stretch.size + stretch.offset < SHORT:
+        return _examine_short(stretch, series, config, scale, z, floor)
     demand = Demand(
         config.threshold(stretch.size + stretch.offset),
         floor,
         learn_floor=not explicit and series.kind in {"time", "rate", "ratio"},
-        least_sd=_least_sd(series, stretch.size),
         lock=stretch.lock,
         fixed=stretch.boundaries(),
     )
@@ -107,9 +107,16 @@ def examine(stretch: Stretch, series: SeriesData, config: DetectConfig) -> Exami
     return Examination(z, scale, tuple(judged), found, found.floor)
 
 
-def _least_sd(series: SeriesData, n: int) -> float:
-    """A spread known from elsewhere steadies the estimate of short stretches, and fades as points come."""
-    return 0.0 if series.noise_sd is None or n >= SHORT else 0.7 * series.noise_sd
+def _examine_short(
+    stretch: Stretch, series: SeriesData, config: DetectConfig, scale: Scale, z: Floats, floor: float
+) -> Examination:
+    sd = spread_of(z, between_process(stretch.many), series.noise_sd, floor / 12.0)
+    if sd is None or z.size < 2:
+        return Examination(z, scale, (), None, floor)
+    threshold = config.threshold(z.size)
+    found = analyse_short(z, stretch.count.astype(float), threshold, floor, sd, stretch.boundaries())
+    steps = [*found.steps, *end_steps(z, found)]
+    return Examination(z, scale, tuple(_judge(steps, stretch, z, floor, sd, config)), found, floor)
 
 
 def _judge(
@@ -136,7 +143,8 @@ def _asked(step: Step, many: dict[int, tuple[float, ...]], floor: float, sd: flo
     before, after = many.get(step.at - 1), many.get(step.at)
     if before is None or after is None:
         return "open"
-    return judge(step.delta, contrast(before, after, 0.5 * sd), floor, min(len(before), len(after)))
+    seen = contrast(before, after, 0.5 * sd)
+    return judge(step.delta, step.strength, seen, floor, min(len(before), len(after)))
 
 
 def _between_replicates(
@@ -148,7 +156,9 @@ def _between_replicates(
     z: Floats,
 ) -> list[Judged]:
     """Steps that only the processes of two neighbouring points show, such as a change undone by the next commit."""
-    pairs = [i for i in many if i - 1 in many and i >= max(stretch.lock, 1)]
+    least = max(floor, BETWEEN_POINTS * sd if stretch.size >= FEWEST else 0.0)
+    jump = np.abs(np.diff(z)) >= least
+    pairs = [i for i in many if i - 1 in many and i >= max(stretch.lock, 1) and jump[i - 1]]
     out = []
     for i in pairs:
         if any(abs(j.step.at - i) <= 1 for j in known):

@@ -91,7 +91,7 @@ class Stretch:
             )
         names = list(self.names)
         code = [names.index(n) if n in names else _added(names, n) for n in new.names]
-        environment = np.array([code[e] if e >= 0 else -1 for e in new.environment], np.int64)
+        environment = np.array([*code, -1], np.int64)[new.environment] if code else new.environment
         joined = self._appended(new, environment, tuple(names))
         if self.size and int(new.x[0]) <= int(self.x[-1]):
             joined = _ordered(joined, self.size)

@@ -1,13 +1,14 @@
 """The noise ledger of a series, and the class that follows from it."""
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
 from groundspeed.service.domain.examine import Examination
 from groundspeed.service.domain.findings import NoiseLedger, SeriesClass
 from groundspeed.service.domain.history import Stretch
+from groundspeed.service.domain.replicates import between_process
+from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Floats, Point, SeriesData
 
 NOISY_SD = 0.03
@@ -31,7 +32,7 @@ def ledger(
     old = before or NoiseLedger(0.0, 0.0, math.nan, 0.0)
     day = parts[1] if parts else old.between_day
     if day is None and process is not None and sd > 0.0:
-        day = math.sqrt(max(sd**2 - process**2 / max(float(np.median(stretch.count)), 1.0), 0.0))
+        day = math.sqrt(max(sd**2 - process**2 / max(float(stretch.count.mean()), 1.0), 0.0))
     return NoiseLedger(
         point=sd,
         wander=wander,
@@ -48,18 +49,6 @@ def ledger(
     )
 
 
-def between_process(many: Iterable[tuple[int, tuple[float, ...]]]) -> float | None:
-    """Pooled standard deviation of the logarithms of processes of one point; None without replicates."""
-    total, df = 0.0, 0
-    for _, values in many:
-        if min(values) <= 0.0:
-            continue
-        logs = np.log(np.asarray(values))
-        total += float(np.var(logs)) * logs.size
-        df += logs.size - 1
-    return math.sqrt(total / df) if df else None
-
-
 def components(points: tuple[Point, ...]) -> tuple[float | None, float | None, float | None]:
     """(within process, between days, between nodes) as relative standard deviations.
 
@@ -67,7 +56,7 @@ def components(points: tuple[Point, ...]) -> tuple[float | None, float | None, f
     the spread of group means beyond what the spread inside groups would give.
     """
     spreads = [s for p in points for s in p.within if math.isfinite(s)]
-    within = float(np.median(spreads)) if spreads else None
+    within = median(np.asarray(spreads)) if spreads else None
     rows = [row for point in points for row in _rows(point)]
     return within, _between([(r, day) for r, day, _ in rows]), _between([(r, node) for r, _, node in rows])
 
@@ -105,7 +94,7 @@ def _quantum(y: Floats) -> float | None:
     distinct = np.unique(y)
     if distinct.size < 2 or distinct.size > y.size // 4:
         return None
-    size = float(np.median(np.abs(y)))
+    size = median(np.abs(y))
     return float(np.min(np.diff(distinct))) / size if size > 0.0 else None
 
 

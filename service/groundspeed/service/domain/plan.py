@@ -5,6 +5,7 @@ from typing import Literal
 
 from groundspeed.service.domain.detect import Detection
 from groundspeed.service.domain.findings import ChangePoint
+from groundspeed.service.domain.replicates import ENOUGH_TO_REFUTE
 from groundspeed.service.domain.series import Point, SeriesData
 
 Why = Literal["replicate", "bisect"]
@@ -28,17 +29,21 @@ def suspects(
     series: SeriesData,
     replicates: int = 3,
     *,
+    most: int = ENOUGH_TO_REFUTE,
     measurable: tuple[int, ...] | None = None,
 ) -> list[Suspect]:
     """What would settle the open findings, most useful first.
 
-    A provisional step asks for processes on both sides until each has ``replicates``; once it is confirmed, and
+    A provisional step asks for processes on both sides until each has ``replicates``, and if that leaves it open until
+    each has ``most``; once it is confirmed, and
     commits between lie unmeasured, the middle one is asked for (bisection). ``measurable`` limits what can be built.
     """
     points = {p.x: p for p in series.points}
     out: list[Suspect] = []
     for change in sorted(detection.change_points, key=lambda c: -c.strength):
-        sides = _missing(change, points, replicates) if change.provisional else []
+        sides = []
+        if change.provisional:
+            sides = _missing(change, points, replicates) or _missing(change, points, most)
         out += sides
         if not sides and change.unmeasured:
             middle = _middle(change, points, measurable)

@@ -1,6 +1,7 @@
 """What fresh processes on either side of a doubtful step say about it."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,8 @@ from scipy import special
 Answer = Literal["confirmed", "refuted", "open"]
 
 CONFIRM_ALPHA = 0.005
+AGREE_ALPHA = 0.05
+STRONG = 6.0
 FIND_ALPHA = 0.0005
 ENOUGH_TO_REFUTE = 5
 """Processes on each side after which a step that still does not show is given up."""
@@ -39,11 +42,26 @@ def contrast(before: tuple[float, ...], after: tuple[float, ...], least_sd: floa
     return Contrast(delta, error, float(special.stdtr(df, -abs(delta) / error)))
 
 
-def judge(claimed: float, found: Contrast, floor: float, processes: int) -> Answer:
-    """Say whether the contrast bears out a claimed step (on the log scale)."""
+def judge(claimed: float, strength: float, found: Contrast, floor: float, processes: int) -> Answer:
+    """Say whether the contrast bears out a claimed step (on the log scale).
+
+    A step that its series shows by ``STRONG`` standard errors needs no more than agreement at the 5 % level.
+    """
     agrees = claimed * found.delta > 0 and abs(found.delta) >= max(floor, 0.4 * abs(claimed))
-    if agrees and found.p_value < CONFIRM_ALPHA:
+    if agrees and found.p_value < (AGREE_ALPHA if strength >= STRONG else CONFIRM_ALPHA):
         return "confirmed"
     if not agrees and abs(found.delta) + 2.0 * found.error < 0.5 * abs(claimed):
         return "refuted"
     return "refuted" if processes >= ENOUGH_TO_REFUTE else "open"
+
+
+def between_process(many: Iterable[tuple[int, tuple[float, ...]]]) -> float | None:
+    """Pooled standard deviation of the logarithms of processes of one point; None without replicates."""
+    total, df = 0.0, 0
+    for _, values in many:
+        if min(values) <= 0.0:
+            continue
+        logs = np.log(np.asarray(values))
+        total += float(np.var(logs)) * logs.size
+        df += logs.size - 1
+    return math.sqrt(total / df) if df else None

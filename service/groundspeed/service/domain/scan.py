@@ -7,6 +7,9 @@ import numpy as np
 from groundspeed.service.domain.series import Floats
 from groundspeed.service.domain.window import CALM_RMS, CALM_SHARE, MIN_SEGMENT, Window, edges
 
+SHORTEST = 40
+"""In fewer points than this one step reaches into every view, and the calm part of a scan is not calm."""
+
 
 def scan(window: Window, threshold: float) -> list[int]:
     """Cuts at which the narrowest window that shows a step at all shows it best.
@@ -52,7 +55,8 @@ def _measure_noise(window: Window, views: list[Floats]) -> None:
     Scales whose windows make up more than a twelfth of the series say too little about it (and too much about its
     steps): they take the last measured one's.
     """
-    floor, limit = window.sd, max(window.scales[0], window.size // 25)
+    floor, limit = window.sd, window.size // 25 if window.size >= SHORTEST else 0
+    limit = max(limit, window.scales[0]) if limit else 0
     for k, h in enumerate(window.scales):
         if h <= limit and views[k].size >= 2 * MIN_SEGMENT:
             keep = max(int(views[k].size * CALM_SHARE), 1)

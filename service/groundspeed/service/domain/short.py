@@ -1,0 +1,119 @@
+"""Series of a few points: every split is tried, no point may decide alone, replicated points weigh more.
+
+The first runs of a project have some twenty commits with one process each. Their noise is known badly, so all that is
+found here is provisional until fresh processes on both sides bear it out.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from groundspeed.service.domain.analyse import DIFFERENCE_TO_SD, Analysis, Step
+from groundspeed.service.domain.segment import FIXED_DISCOUNT
+from groundspeed.service.domain.series import Floats
+from groundspeed.service.domain.window import edges, surroundings
+
+LIMIT = 4.0
+"""A point counts as if it lay no further than this many standard deviations from its level …"""
+LIMIT_FEW = 8.0
+FEW = 12
+"""… or LIMIT_FEW in a series of fewer points than this, which has no points to waste."""
+MOST_STEPS = 6
+
+
+def analyse_short(
+    z: Floats, weight: Floats, threshold: float, floor: float, sd: float, fixed: Sequence[int] = ()
+) -> Analysis:
+    """Steps of z (2 ≤ n < 40), where point i stands for ``weight[i]`` processes and scatters by ``sd``."""
+    limit = LIMIT if z.size >= FEW else LIMIT_FEW
+    table = _Costs(z, weight, sd, limit)
+    cuts: list[int] = []
+    while len(cuts) < MOST_STEPS:
+        best = max(table.best(a, b, fixed) for a, b in edges(cuts, z.size))
+        if best[0] < threshold:
+            break
+        cuts = sorted([*cuts, best[1]])
+    cuts = _prune(table, cuts, threshold, floor, fixed)
+    steps = tuple(table.step(*near) for near in surroundings(cuts, z.size))
+    away = np.abs(z - table.levels(cuts)) > 3.0 * sd
+    return Analysis(steps, sd, sd, None, int(away.sum()), 0.0, 0.0, floor)
+
+
+def spread_of(z: Floats, between: float | None, known: float | None, least: float) -> float | None:
+    """Standard deviation of one point from what there is; None where nothing tells.
+
+    The median difference of neighbours (a single step spoils one of them), the spread between processes of one point,
+    and a spread known from elsewhere, which counts like five differences.
+    """
+    sd = between
+    if z.size >= 4:
+        steps = np.sort(np.abs(np.diff(z)))
+        sd = max(sd or 0.0, DIFFERENCE_TO_SD * float(steps[(steps.size - 1) // 2]))
+    if known is not None:
+        have = z.size - 1 if sd is not None else 0
+        sd = math.sqrt((5.0 * known**2 + have * (sd or 0.0) ** 2) / (5.0 + have))
+    return None if sd is None else max(sd, least)
+
+
+class _Costs:
+    """Bounded squared distances of segments from their weighted medians."""
+
+    def __init__(self, z: Floats, weight: Floats, sd: float, limit: float) -> None:
+        self.values, self.weights = z.tolist(), weight.tolist()
+        self.sd, self.limit = sd, limit * limit
+        self._known: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def level(self, a: int, b: int) -> float:
+        return self._of(a, b)[0]
+
+    def _of(self, a: int, b: int) -> tuple[float, float]:
+        """(level, cost) of [a, b): the mean of what lies near the weighted median, and the bounded cost around it."""
+        if (a, b) in self._known:
+            return self._known[a, b]
+        pairs = sorted(zip(self.values[a:b], self.weights[a:b], strict=True))
+        half, reached, centre = 0.5 * sum(w for _, w in pairs), 0.0, 0.0
+        for k, (value, w) in enumerate(pairs):
+            reached += w
+            if reached >= half:
+                centre = 0.5 * (value + pairs[k + 1][0]) if reached == half and k + 1 < len(pairs) else value
+                break
+        near = [(v, w) for v, w in pairs if abs(v - centre) <= 3.0 * self.sd]
+        level = sum(v * w for v, w in near) / sum(w for _, w in near) if near else centre
+        cost = sum(w * min(((v - level) / self.sd) ** 2, self.limit) for v, w in pairs)
+        self._known[a, b] = level, cost
+        return level, cost
+
+    def strength(self, a: int, p: int, b: int) -> float:
+        gain = self._of(a, b)[1] - self._of(a, p)[1] - self._of(p, b)[1]
+        return math.sqrt(max(gain, 0.0))
+
+    def best(self, a: int, b: int, fixed: Sequence[int]) -> tuple[float, int]:
+        """Strongest split of [a, b); one at a fixed place counts for more."""
+        found = [(self.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0), p) for p in range(a + 1, b)]
+        return max(found, default=(0.0, a))
+
+    def step(self, a: int, p: int, b: int) -> Step:
+        before, after = self.level(a, p), self.level(p, b)
+        sizes = sum(self.weights[a:p]), sum(self.weights[p:b])
+        error = self.sd * math.sqrt(1.0 / sizes[0] + 1.0 / sizes[1])
+        return Step(p, self.strength(a, p, b), after - before, error, before, after, p - a, b - p)
+
+    def levels(self, cuts: list[int]) -> Floats:
+        return np.concatenate([np.full(b - a, self.level(a, b)) for a, b in edges(cuts, len(self.values))])
+
+
+def _prune(table: _Costs, cuts: list[int], threshold: float, floor: float, fixed: Sequence[int]) -> list[int]:
+    """Drop the weakest split until all are strong and large enough."""
+    n = len(table.values)
+    while cuts:
+        worth = []
+        for a, p, b in surroundings(cuts, n):
+            size = abs(table.level(p, b) - table.level(a, p))
+            strength = table.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0)
+            worth.append(strength if size >= floor else size / max(floor, 1e-300))
+        least = min(range(len(cuts)), key=worth.__getitem__)
+        if worth[least] >= threshold:
+            break
+        cuts = cuts[:least] + cuts[least + 1 :]
+    return cuts

@@ -71,6 +71,12 @@ function logs(): void {
       if (atEnd) log.scrollTop = log.scrollHeight;
     });
     source.addEventListener("done", () => source.close());
+    let opened = false;
+    source.addEventListener("open", () => (opened = true));
+    source.addEventListener("error", () => {
+      // No stream to be had: the log then comes with the page, which is asked for again anyway.
+      if (!opened && source.readyState === EventSource.CLOSED) delete log.dataset["streaming"], delete log.dataset["log"];
+    });
   }
 }
 

@@ -60,7 +60,7 @@ def effect_bar(effect: v.Effect, limit: float, width: int = 160) -> Markup:
     )
 
 
-def strip(groups: Sequence[Sequence[float | None]], width: int = 160, height: int = 18) -> Markup:
+def strip(groups: Sequence[Sequence[float | None]], width: int = 110, height: int = 18) -> Markup:
     """Samples of one or two sides as dots on a common scale, the first side above."""
     values = [value for group in groups for value in group if value is not None]
     if not values:
@@ -100,23 +100,23 @@ def lines(t: Sequence[float | None], y: Sequence[float | None], width: int = 420
 
 
 def samples(
-    values: Sequence[float | None], states: Sequence[str], unit: str, width: int = 560, height: int = 120
+    values: Sequence[float | None], states: Sequence[str], unit: str, width: int = 760, height: int = 150
 ) -> Markup:
     """Samples in the order in which they were taken; those not used are hollow."""
     known = [(i, y) for i, y in enumerate(values) if y is not None]
     if not known:
         return Markup()
-    x = Scale(0, max(len(values) - 1, 1), 70, width - 8)
+    x = Scale(0, max(len(values) - 1, 1), 52, width - 8)
     low, high = min(y for _, y in known), max(y for _, y in known)
     pad = (high - low) * 0.08 or abs(high) * 0.01 or 1.0
-    s = Scale(low - pad, high + pad, height - 8, 8)
+    s = Scale(low - pad, high + pad, height - 8, 18)
     factor, name = scale_of(high, unit)
-    out = []
+    out = [f'<text class="tick" x="52" y="10">{escape(name)}</text>'] if name != "1" else []
     for value in ticks(s.low, s.high, 3):
         at = number(s(value))
-        text = f"{digits(round(value / factor, 9), 4)} {name}" if name != "1" else digits(value, 4)
-        out.append(f'<line class="gridline" x1="70" x2="{width - 8}" y1="{at}" y2="{at}"/>')
-        out.append(f'<text class="tick" x="64" y="{at}" dy="0.32em" text-anchor="end">{escape(text)}</text>')
+        text = digits(round(value / factor, 9), 4)
+        out.append(f'<line class="gridline" x1="52" x2="{width - 8}" y1="{at}" y2="{at}"/>')
+        out.append(f'<text class="tick" x="46" y="{at}" dy="0.32em" text-anchor="end">{escape(text)}</text>')
     for i, y in known:
         state = states[i] if i < len(states) else "valid"
         out.append(f'<circle class="dot {escape(state)}" cx="{number(x(i))}" cy="{number(s(y))}" r="2.6"/>')

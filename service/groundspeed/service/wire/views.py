@@ -483,6 +483,26 @@ class AttemptView(View):
     log_total: int
 
 
+class AttemptNews(View):
+    """Where an attempt stands, and the lines since one last looked."""
+
+    state: str
+    phase: str
+    message: str
+    done: int
+    total: int
+    lines: tuple[LogLineView, ...]
+
+
+class RequestNews(View):
+    """Where a request stands: the state of each job by its id, runs done and to do of those that run."""
+
+    state: str
+    jobs: dict[str, str]
+    done: int
+    total: int
+
+
 class VerdictView(View):
     series: SeriesRef
     answer: str

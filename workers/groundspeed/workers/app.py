@@ -12,14 +12,14 @@ from groundspeed.workers.settings import WorkerSettings
 RUN_JOB = "groundspeed.run_job"
 POLLING_S = 0.05
 FILES = "groundspeedfiles"
-"""Our name for kombu's filesystem transport with a safer reader; both sides share the same folders."""
+"""Our name for kombu's filesystem transport with a safer reader; both sides share code and folders."""
 
 app = Celery("groundspeed.workers", set_as_current=False, include=["groundspeed.workers.tasks"])
 
 
 def configure(settings: WorkerSettings) -> Celery:
     """The application for these settings."""
-    TRANSPORT_ALIASES[FILES] = "groundspeed.workers.transport:Transport"
+    TRANSPORT_ALIASES[FILES] = "groundspeed.service.broker:Transport"
     app.conf.update(celery_settings(settings))
     return app
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
@@ -159,3 +159,21 @@ def settle_request(session: Session, request_id: int, now: datetime) -> bool:
 def _audit(session: Session, actor: str, action: str, job: Job, now: datetime, what: str = "") -> None:
     data = {"detail": what} if what else {}
     session.add(AuditEntry(actor=actor, action=action, subject_type="job", subject_id=str(job.id), data=data, at=now))
+
+
+def announce_forgotten(database: Database, now: datetime, after_s: float, limit: int = 200) -> int:
+    """Tell the broker again of jobs that wait though it was told long ago, or whose time has come; returns how many."""
+    with database.transaction() as session:
+        late = col(Job.hinted_at) < now - timedelta(seconds=after_s)
+        query = (
+            select(Job)
+            .where(col(Job.state) == "queued", or_(late, col(Job.hinted_at).is_(None)))
+            .where(or_(col(Job.not_before).is_(None), col(Job.not_before) <= now))
+            .order_by(col(Job.priority), col(Job.id))
+            .limit(limit)
+        )
+        waiting = session.scalars(held(query, skip=True)).all()
+        for job in waiting:
+            announce(session, job, now)
+            session.add(job)
+        return len(waiting)

@@ -1,0 +1,80 @@
+"""``python -m groundspeed.service api|control|beat|migrate``: the processes of the service.
+
+This is the only place that reads the environment and wires the parts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import uvicorn
+
+from groundspeed.service.api.app import create_app
+from groundspeed.service.control import wiring
+from groundspeed.service.control.main import run_beat, run_control
+from groundspeed.service.db import migrate
+from groundspeed.service.errors import GroundspeedError, Invalid
+from groundspeed.service.settings import Settings
+from groundspeed.service.usecases import tokens
+
+
+def main(arguments: list[str]) -> int:
+    """Run one process; returns its exit status: 2 when it could not start, with the reason on standard error."""
+    commands = {"api": run_api, "control": run_control, "beat": run_beat, "migrate": run_migrate}
+    try:
+        if len(arguments) != 1 or arguments[0] not in commands:
+            raise Invalid("Which process?", f"Name one of: {', '.join(commands)}.")
+        settings = Settings.load()
+        _log(settings)
+        return commands[arguments[0]](settings)
+    except GroundspeedError as error:
+        sys.stderr.write(f"groundspeed: {error}\n")
+        return 2
+
+
+def run_api(settings: Settings) -> int:
+    """Serve pages and API until SIGTERM or SIGINT. Beyond loopback only when there is a token to show."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    parts = wiring.make(settings)
+    migrate.require_current(parts.database)
+    if not settings.loopback and not tokens.any_in_force(parts.database, datetime.now(UTC)):
+        raise Invalid(
+            f"The service would listen on {settings.host} with no token to protect it.",
+            "Make one first: groundspeed token create; or listen on 127.0.0.1.",
+        )
+    config = uvicorn.Config(
+        create_app(parts),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    try:
+        uvicorn.Server(config).run()
+    finally:
+        parts.database.close()
+    return 0
+
+
+def run_migrate(settings: Settings) -> int:
+    """Bring the database to this release's schema; a no-op the second time."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    parts = wiring.make(settings)
+    try:
+        migrate.upgrade(parts.database)
+    finally:
+        parts.database.close()
+    return 0
+
+
+def _log(settings: Settings) -> None:
+    logging.basicConfig(
+        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""The web application: routes over use cases, pages, one form for every error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+
+from groundspeed.service.api import problems
+from groundspeed.service.api.access import needs
+from groundspeed.service.api.limits import BodyLimit
+from groundspeed.service.api.routes import health, views, work, workers
+from groundspeed.service.control.app import configure
+from groundspeed.service.control.relay import Relay
+from groundspeed.service.control.wiring import Parts
+from groundspeed.service.pages import routes as pages
+
+
+def create_app(parts: Parts) -> FastAPI:
+    """An application over these parts; its start begins the relay that hands messages to the broker."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        configure(parts.settings)
+        relay = Relay(parts.database)
+        relay.start()
+        yield
+        relay.stop()
+
+    app = FastAPI(title="Groundspeed", version="1", lifespan=lifespan, docs_url="/docs", redoc_url=None)
+    app.state.parts = parts
+    app.state.db = parts.database
+    app.state.settings = parts.settings
+    problems.install(app)
+    app.add_middleware(
+        BodyLimit, max_bytes=parts.settings.max_body_bytes, max_artefact_bytes=parts.settings.max_artefact_bytes
+    )
+    app.include_router(workers.router)
+    app.include_router(work.router)
+    app.include_router(health.router)
+    reads = [Depends(needs("viewer"))]
+    app.include_router(views.router, dependencies=reads)
+    app.include_router(pages.router, dependencies=reads)
+    return app

@@ -1,0 +1,55 @@
+"""Every error as a Problem: what happened, and what to do. One handler for the whole tree of errors."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+
+from groundspeed.service.errors import GroundspeedError, Unauthorized
+from groundspeed.service.wire import v1
+
+log = logging.getLogger(__name__)
+_MAX_LISTED = 5
+
+
+def problem(status: int, code: str, title: str, detail: str = "") -> JSONResponse:
+    body = v1.Problem(type=code, title=title, detail=detail)
+    return JSONResponse(body.model_dump(), status, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the service, of the framework and of the database in the same form."""
+    app.add_exception_handler(GroundspeedError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(DBAPIError, _database)
+
+
+async def _ours(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, GroundspeedError)
+    answer = problem(error.status, error.code, error.title, error.advice)
+    if isinstance(error, Unauthorized):
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    listed = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+    more = f" (and {len(listed) - _MAX_LISTED} more)" if len(listed) > _MAX_LISTED else ""
+    return problem(422, "invalid", "The request is not understood.", "; ".join(listed[:_MAX_LISTED]) + more)
+
+
+async def _framework(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, "http", str(error.detail), "See /docs for what there is.")
+
+
+async def _database(_request: Request, error: Exception) -> Response:
+    log.error("the database did not answer", exc_info=error)
+    return problem(503, "unavailable", "The database does not answer.", "Try again in a moment.")

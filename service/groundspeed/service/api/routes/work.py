@@ -1,0 +1,72 @@
+"""Asking for work and steering it: projects, requests, jobs, nodes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import FileResponse
+
+from groundspeed.service.api.access import Now, Operator, PartsDep, Viewer
+from groundspeed.service.usecases import artefacts, jobs, nodes, projects, requests
+from groundspeed.service.usecases.artefacts import Store
+from groundspeed.service.wire import client as c
+from groundspeed.service.wire import v1
+
+router = APIRouter(prefix="/api/v1", tags=["work"])
+
+
+@router.post("/projects", status_code=201)
+def add_project(message: c.AddProject, parts: PartsDep, who: Operator, now: Now) -> c.ProjectAdded:
+    new = projects.New(message.repo_url, message.branch, message.credential, message.watch)
+    added = projects.add(parts.database, parts.mirrors, new, now, who.name)
+    return c.ProjectAdded(id=added.id, slug=added.slug, branch=added.branch, created=added.created)
+
+
+@router.post("/projects/{slug}/requests", status_code=201)
+def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: Now) -> c.RequestRef:
+    who.require_project(slug)
+    asked = requests.Asked("manual", message.range, message.suites, message.key, message.priority)
+    ref = requests.create(parts.database, parts.mirrors, slug, asked, now, who.name)
+    return c.RequestRef(id=ref.id, state=ref.state, created=ref.created)
+
+
+@router.post("/requests/{request_id}/cancel")
+def cancel_request(request_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    count = requests.cancel(parts.database, request_id, now, actor=who.name)
+    return v1.Ack(reason=f"{count} jobs were cancelled.")
+
+
+@router.post("/jobs/{job_id}/cancel")
+def cancel_job(job_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    jobs.cancel(parts.database, job_id, now, actor=who.name)
+    return v1.Ack()
+
+
+@router.post("/jobs/{job_id}/retry")
+def retry_job(job_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    jobs.retry(parts.database, job_id, now, actor=who.name)
+    return v1.Ack()
+
+
+@router.post("/jobs/{job_id}/priority")
+def reprioritise(job_id: int, message: c.Reprioritise, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    jobs.reprioritise(parts.database, job_id, message.priority, now, actor=who.name)
+    return v1.Ack()
+
+
+@router.post("/nodes/{node}/state")
+def set_node_state(node: str, message: c.NodeState, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    nodes.set_state(parts.database, node, message.state, now, actor=who.name, reason=message.reason)
+    return v1.Ack()
+
+
+@router.get("/attempts/{attempt_id}/artefacts/{sha256}")
+def get_artefact(attempt_id: str, sha256: str, parts: PartsDep, _who: Viewer) -> FileResponse:
+    settings = parts.settings
+    store = Store(
+        settings.data_dir.absolute() / "artefacts", settings.max_artefact_bytes, settings.max_attempt_artefact_bytes
+    )
+    found = artefacts.find(parts.database, store, attempt_id, sha256)
+    # What a stranger's program wrote is never shown as a page of ours.
+    return FileResponse(
+        found.path, media_type="application/octet-stream", filename=found.name, content_disposition_type="attachment"
+    )

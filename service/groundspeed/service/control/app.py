@@ -1,0 +1,79 @@
+"""The Celery application of the control worker, and the broker as seen from the service. Nothing is read on import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
+
+from groundspeed.service.settings import Settings
+
+QUEUE = "control"
+RUN_JOB = "groundspeed.run_job"
+TICK = "groundspeed.control.tick"
+POLLING_S = 0.05
+FILES = "groundspeedfiles"
+"""Our name for kombu's filesystem transport with a safer reader."""
+
+app = Celery("groundspeed.control", set_as_current=False, include=["groundspeed.service.control.tasks"])
+
+
+def configure(settings: Settings) -> Celery:
+    """The application for these settings."""
+    TRANSPORT_ALIASES[FILES] = "groundspeed.service.broker:Transport"
+    app.conf.update(celery_settings(settings))
+    return app
+
+
+def celery_settings(settings: Settings) -> dict[str, Any]:
+    """JSON only, acknowledged late: a task that dies is found again by the tick, because the database says so."""
+    return {
+        "broker_url": f"{FILES}://localhost/" if settings.embedded else settings.broker,
+        "broker_transport_options": _transport_options(settings),
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "task_serializer": "json",
+        "result_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": False,
+        "worker_prefetch_multiplier": 1,
+        "task_default_queue": QUEUE,
+        "worker_enable_remote_control": not settings.embedded,
+        "worker_send_task_events": False,
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "enable_utc": True,
+        "beat_schedule": {
+            "tick": {
+                "task": TICK,
+                "schedule": settings.tick_s,
+                # A tick that nobody took in time is worth nothing: the next one does the same.
+                "options": {"expires": max(10.0, 5 * settings.tick_s), "queue": QUEUE},
+            }
+        },
+        "beat_schedule_filename": str(settings.data_dir.absolute() / "beat"),
+    }
+
+
+def send(topic: str, payload: dict[str, Any]) -> None:
+    """Hand one message of the outbox to the broker; raises what the broker raises."""
+    queue = f"bench.{payload.get('pool', 'default')}" if topic == RUN_JOB else QUEUE
+    app.send_task(topic, kwargs=payload, queue=queue)
+
+
+def _transport_options(settings: Settings) -> dict[str, Any]:
+    if not settings.embedded:
+        return {"visibility_timeout": 3600}
+    messages, control = settings.broker_dir / "messages", settings.broker_dir / "control"
+    for folder in (messages, control):
+        folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "data_folder_in": str(messages),
+        "data_folder_out": str(messages),
+        "control_folder": str(control),
+        "polling_interval": POLLING_S,
+    }

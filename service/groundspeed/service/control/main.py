@@ -1,0 +1,59 @@
+"""The control worker and the beat, each a process of its own; embedded, the beat runs inside the control worker."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import suppress
+
+from groundspeed.service.control import tasks, wiring
+from groundspeed.service.control.app import QUEUE, configure
+from groundspeed.service.control.relay import Relay
+from groundspeed.service.db import migrate
+from groundspeed.service.settings import Settings
+
+log = logging.getLogger(__name__)
+CONCURRENCY = 4
+"""Threads: a slow fetch of one repository must not hold up the analysis of another."""
+
+
+def run_control(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; what is in flight is finished or found again by the next tick."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    parts = wiring.make(settings)
+    migrate.require_current(parts.database)
+    app = configure(settings)
+    tasks.bind(parts)
+    relay = Relay(parts.database)
+    relay.start()
+    # Celery warns of running as root because of pickled messages; here only JSON is accepted.
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser")
+    worker = app.Worker(
+        hostname="control@%h",
+        queues=[QUEUE],
+        pool="threads",
+        concurrency=CONCURRENCY,
+        beat=settings.beat,
+        schedule_filename=app.conf.beat_schedule_filename,
+        loglevel="WARNING",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    try:
+        with suppress(SystemExit):  # how Celery ends a worker
+            worker.start()
+    finally:
+        relay.stop()
+        parts.database.close()
+    return 0
+
+
+def run_beat(settings: Settings) -> int:
+    """Keep time for the control workers; one process of this kind is enough, a second does no harm."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    app = configure(settings)
+    with suppress(SystemExit):
+        app.Beat(loglevel="WARNING", schedule=app.conf.beat_schedule_filename, quiet=True).run()
+    return 0

@@ -1,0 +1,82 @@
+"""Tasks of the control queue: a few lines each over a use case. Every one may come twice, late, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from groundspeed.service.control.app import TICK, app
+from groundspeed.service.control.relay import send_all
+from groundspeed.service.control.wiring import Parts
+from groundspeed.service.errors import GroundspeedError
+from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, watch
+
+log = logging.getLogger(__name__)
+_bound: list[Parts] = []
+
+
+def bind(parts: Parts) -> None:
+    """What the tasks of this process work with."""
+    _bound[:] = [parts]
+
+
+def _parts() -> Parts:
+    return _bound[0]
+
+
+def _task(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """A task with an explicit name, bound to our application (and not to whatever application comes first)."""
+    return app.task(name=name)  # type: ignore[no-any-return]
+
+
+@_task("groundspeed.control.analyse")
+def analyse_series(series_ids: list[int]) -> None:
+    analyse.analyse(_parts().database, series_ids, _now(), only_marked=True)
+
+
+@_task("groundspeed.control.plan")
+def plan(request_id: int) -> None:
+    parts = _parts()
+    _said(lambda: planning.plan_request(
+        parts.database, parts.mirrors, request_id, _now(), parts.settings.max_attempts
+    ), f"request {request_id}")  # fmt: skip
+
+
+@_task("groundspeed.control.followup")
+def follow_up(project_id: int) -> None:
+    followup.plan_followups(_parts().database, project_id, _now())
+
+
+@_task("groundspeed.control.watch")
+def watch_project(project_id: int) -> None:
+    parts = _parts()
+    _said(lambda: watch.poll(parts.database, parts.mirrors, project_id, _now()), f"project {project_id}")
+
+
+@_task(TICK)
+def tick() -> None:
+    """Whatever a lost message left undone is found here, and what is due by the clock begins."""
+    parts, now = _parts(), _now()
+    leases.expire(parts.database, now, parts.policy)
+    analyse.analyse_dirty(parts.database, now)
+    for request_id in watch.pending(parts.database, now):
+        plan(request_id)
+    for project_id in watch.due(parts.database, now):
+        watch_project(project_id)
+    jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
+    outbox.forget_sent(parts.database, now)
+    send_all(parts.database)
+
+
+def _said(work: Callable[[], object], what: str) -> None:
+    """A fault of the outside (a repository that is away) is said; the tick comes back to it."""
+    try:
+        work()
+    except GroundspeedError as error:
+        log.warning("%s: %s", what, error)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,253 @@
+"""Going and getting more data: replicates beside a doubtful step, and the unmeasured commits inside a suspect range.
+
+What would settle the open findings is the domain's to say (``domain.plan``); here it becomes jobs, within the budget of
+the request that brought the commits. The same state of knowledge asks only once: a follow-up that brought nothing is
+not repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, or_, select
+from sqlmodel import Session, col
+
+from groundspeed.service.config.model import SuiteSection
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import ChangePoint, Job, JobSide, Project, Request, Result, Revision, Run, Series
+from groundspeed.service.domain.detect import detect
+from groundspeed.service.domain.plan import Suspect, suspects
+from groundspeed.service.usecases import planning, requests
+from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series
+
+_OPEN = ("queued", "running")
+_FOLLOWUPS = ("followup", "bisect")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """One benchmark to be measured ``replicates`` more times at one commit."""
+
+    suite: str
+    revision_id: int
+    benchmark_key: str
+    replicates: int
+    why: str
+
+
+def plan_for_slug(database: Database, slug: str, now: datetime) -> int:
+    """As :func:`plan_followups`, for a project by its name."""
+    with database.read() as session:
+        project_id = requests.by_slug(session, slug).id or 0
+    return plan_followups(database, project_id, now)
+
+
+def plan_followups(database: Database, project_id: int, now: datetime) -> int:
+    """Make jobs for what would settle the project's open findings; returns how many are new."""
+    with database.transaction() as session:
+        # One planner a project at a time: two must not ask for the same twice.
+        project = session.scalars(held(select(Project).where(col(Project.id) == project_id))).one_or_none()
+        if project is None:
+            return 0
+        parent = _parent(session, project_id)
+        if parent is None or _spent(session, parent) >= _budget(parent):
+            return 0
+        wishes = _merged(wish for one in _open_series(session, project_id) for wish in _wishes(session, one))
+        return _make(session, parent, _not_on_their_way(session, wishes), now)
+
+
+def _open_series(session: Session, project_id: int) -> Sequence[int]:
+    """Gated series with a finding that more data could settle."""
+    doubtful = or_(col(ChangePoint.state) == "provisional", col(ChangePoint.detail)["unmeasured"].as_integer() > 0)
+    query = (
+        select(col(Series.id))
+        .join(ChangePoint, col(ChangePoint.series_id) == col(Series.id))
+        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True))
+        .where(col(ChangePoint.state) != "withdrawn", doubtful)
+        .distinct()
+        .order_by(col(Series.id))
+    )
+    return [one for one in session.scalars(query) if one is not None]
+
+
+def _wishes(session: Session, series_id: int) -> list[_Wish]:
+    loaded = load_series(session, series_id)
+    key = _benchmark_key(session, series_id)
+    if key is None:
+        return []
+    wanted = _suite(session, loaded).confirm_replicates
+    by_position = dict(loaded.revisions) | _unmeasured(session, loaded)
+    found = suspects(detect(loaded.data, loaded.config), loaded.data, wanted, measurable=tuple(sorted(by_position)))
+    return [_wish(loaded, key, suspect, by_position[suspect.x]) for suspect in found if suspect.x in by_position]
+
+
+def _wish(loaded: LoadedSeries, key: str, suspect: Suspect, revision_id: int) -> _Wish:
+    count = 1 if suspect.why == "bisect" else suspect.replicates
+    return _Wish(loaded.suite, revision_id, key, count, suspect.why)
+
+
+def _unmeasured(session: Session, loaded: LoadedSeries) -> dict[int, int]:
+    """Positions of the branch inside the measured stretch, with their revisions."""
+    places = [point.x for point in loaded.data.points]
+    if not places:
+        return {}
+    query = select(col(Revision.position), col(Revision.id)).where(
+        col(Revision.project_id) == loaded.series.project_id,
+        col(Revision.position).between(min(places), max(places)),
+    )
+    return {x: one for x, one in session.execute(query).tuples() if x is not None and one is not None}
+
+
+def _suite(session: Session, loaded: LoadedSeries) -> SuiteSection:
+    config = latest_config(session, loaded.series.project_id)
+    for suite in config.get("suite", ()):
+        if suite.get("name") == loaded.suite:
+            return SuiteSection.model_validate(suite)
+    return SuiteSection(name=loaded.suite, plugin="unknown")
+
+
+def _benchmark_key(session: Session, series_id: int) -> str | None:
+    """The name under which jobs run the benchmark of this series."""
+    query = (
+        select(col(Run.benchmark_key))
+        .join(Result, col(Result.run_id) == col(Run.id))
+        .where(col(Result.series_id) == series_id)
+        .order_by(col(Result.id).desc())
+        .limit(1)
+    )
+    return session.scalars(query).one_or_none()
+
+
+def _merged(wishes: Iterable[_Wish]) -> list[_Wish]:
+    """One wish a benchmark and commit, the largest: several metrics come from the same process."""
+    best: dict[tuple[str, int, str], _Wish] = {}
+    for wish in wishes:
+        key = (wish.suite, wish.revision_id, wish.benchmark_key)
+        if key not in best or best[key].replicates < wish.replicates:
+            best[key] = wish
+    return list(best.values())
+
+
+def _not_on_their_way(session: Session, wishes: Sequence[_Wish]) -> list[_Wish]:
+    """Without those whose suite is about to be measured at that commit anyway: the answer may change the question."""
+    query = (
+        select(col(Job.suite), col(JobSide.revision_id))
+        .join(JobSide, col(JobSide.job_id) == col(Job.id))
+        .where(col(Job.state).in_(_OPEN), col(JobSide.revision_id).in_({wish.revision_id for wish in wishes}))
+    )
+    coming = set(session.execute(query).tuples())
+    return [wish for wish in wishes if (wish.suite, wish.revision_id) not in coming]
+
+
+def _parent(session: Session, project_id: int) -> Request | None:
+    """The newest request that asked for history; its budget covers the follow-ups."""
+    query = (
+        select(Request)
+        .where(col(Request.project_id) == project_id, col(Request.kind).not_in((*_FOLLOWUPS, "pull_request")))
+        .where(col(Request.state).in_(("planned", "running", "done")))
+        .order_by(col(Request.id).desc())
+        .limit(1)
+    )
+    found: Request | None = session.scalars(query).one_or_none()
+    return found
+
+
+def _budget(parent: Request) -> float:
+    return parent.budget_s or 3600.0
+
+
+def _spent(session: Session, parent: Request) -> float:
+    """Seconds of measuring that the request and its follow-ups have taken."""
+    query = (
+        select(func.coalesce(func.sum(col(Run.duration_s)), 0.0))
+        .join(Job, col(Job.id) == col(Run.job_id))
+        .join(Request, col(Request.id) == col(Job.request_id))
+        .where(or_(col(Request.id) == parent.id, col(Request.parent_id) == parent.id))
+    )
+    return float(session.execute(query).scalar_one())
+
+
+def _make(session: Session, parent: Request, wishes: Sequence[_Wish], now: datetime) -> int:
+    drafts = [draft for group in _grouped(wishes) if (draft := _draft(session, parent, group)) is not None]
+    if not drafts:
+        return 0
+    state = [(job.key, job.spec["benchmarks"]) for job, _ in drafts]
+    digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:32]
+    new = requests.New("followup", f"followup:{digest}", parent.tip_sha, {"of": parent.id}, parent_id=parent.id)
+    ref = requests.add(session, parent.project_id, new, now)
+    if not ref.created:
+        return 0  # the same question at the same state of knowledge was asked before
+    request = session.get_one(Request, ref.id)
+    request.state, request.config, request.budget_s = "planned", parent.config, parent.budget_s
+    session.add(request)
+    for job, revision_id in drafts:
+        job.request_id, job.created_at = ref.id, now
+        planning.add_job(session, job, [("point", revision_id)], now)
+    return len(drafts)
+
+
+def _grouped(wishes: Sequence[_Wish]) -> list[list[_Wish]]:
+    """By suite and commit: one job each."""
+    groups: dict[tuple[str, int], list[_Wish]] = {}
+    for wish in wishes:
+        groups.setdefault((wish.suite, wish.revision_id), []).append(wish)
+    return list(groups.values())
+
+
+def _draft(session: Session, parent: Request, group: Sequence[_Wish]) -> tuple[Job, int] | None:
+    """A job like the one that measured the suite before, for the benchmarks in question."""
+    suite, revision_id = group[0].suite, group[0].revision_id
+    like = _like(session, parent.project_id, suite)
+    if like is None:
+        return None
+    known = {benchmark["key"]: benchmark for benchmark in like.spec["benchmarks"]}
+    have = _have(session, suite, revision_id, parent.project_id)
+    benchmarks: list[dict[str, Any]] = [
+        known[wish.benchmark_key] | {"replicates": wish.replicates, "first_replicate": have.get(wish.benchmark_key, 0)}
+        for wish in sorted(group, key=lambda wish: wish.benchmark_key)
+        if wish.benchmark_key in known
+    ]
+    if not benchmarks:
+        return None
+    job = Job(
+        request_id=0,
+        project_id=parent.project_id,
+        key=f"{group[0].why}:{suite}@{revision_id}",
+        suite=suite,
+        reason="bisect" if all(wish.why == "bisect" for wish in group) else "replicate",
+        priority=requests.PRIORITY["followup"],
+        requirements=like.requirements,
+        spec=like.spec | {"benchmarks": benchmarks},
+        trust=like.trust,
+        max_attempts=like.max_attempts,
+    )
+    return job, revision_id
+
+
+def _like(session: Session, project_id: int, suite: str) -> Job | None:
+    query = (
+        select(Job)
+        .where(col(Job.project_id) == project_id, col(Job.suite) == suite, col(Job.trust) == "trusted")
+        .where(col(Job.reason).in_(("measure", "backfill")))
+        .order_by(col(Job.id).desc())
+        .limit(1)
+    )
+    found: Job | None = session.scalars(query).one_or_none()
+    return found
+
+
+def _have(session: Session, suite: str, revision_id: int, project_id: int) -> dict[str, int]:
+    """Processes already run of each benchmark at the commit: the number of the next replicate."""
+    query = (
+        select(col(Run.benchmark_key), func.count())
+        .join(Job, col(Job.id) == col(Run.job_id))
+        .where(col(Job.project_id) == project_id, col(Job.suite) == suite, col(Run.revision_id) == revision_id)
+        .group_by(col(Run.benchmark_key))
+    )
+    return {key: int(count) for key, count in session.execute(query).tuples()}

@@ -1,0 +1,49 @@
+"""What clients send to ask for work and to steer it, and the answers. Pydantic only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from groundspeed.service.wire.v1 import Name, Wire
+
+
+class AddProject(Wire):
+    repo_url: Annotated[str, Field(min_length=1, max_length=2000)]
+    branch: str | None = None
+    credential: str | None = None
+    watch: bool = True
+
+
+class ProjectAdded(Wire):
+    id: int
+    slug: str
+    branch: str
+    created: bool
+
+
+class AskForWork(Wire):
+    """``range`` is ``a..b`` or one commit; empty: the newest of the branch. ``key``: the same key asks once."""
+
+    range: Annotated[str, Field(max_length=300)] = ""
+    suites: tuple[Name, ...] = ()
+    key: Annotated[str, Field(max_length=200)] = ""
+    priority: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+
+class RequestRef(Wire):
+    id: int
+    state: str
+    created: bool
+
+
+class Reprioritise(Wire):
+    priority: Annotated[int, Field(ge=0, le=1000)]
+
+
+class NodeState(Wire):
+    """``state``: active, draining or quarantined."""
+
+    state: str
+    reason: Annotated[str, Field(max_length=500)] = ""

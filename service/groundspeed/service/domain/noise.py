@@ -31,8 +31,8 @@ def ledger(
     parts = components(series.points) if any(p.within or p.days or p.nodes for p in series.points) else None
     old = before or NoiseLedger(0.0, 0.0, math.nan, 0.0)
     day = parts[1] if parts else old.between_day
-    if day is None and process is not None and sd > 0.0:
-        day = math.sqrt(max(sd**2 - process**2 / max(float(stretch.count.mean()), 1.0), 0.0))
+    if day is None and process is not None and sd > 0.0 and stretch.size:
+        day = math.sqrt(max(sd**2 - process**2 / max(float(stretch.count.sum()) / stretch.size, 1.0), 0.0))
     return NoiseLedger(
         point=sd,
         wander=wander,

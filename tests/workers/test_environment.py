@@ -198,7 +198,7 @@ def test_the_projects_own_requirement_is_checked_even_without_install(build: Bui
 
 def test_a_build_never_brings_cuda_or_nccl(build: Build) -> None:
     """Unless the project asks for it."""
-    with pytest.raises(BuildFailed, match="nvidia-nccl-cu12 2.30"):
+    with pytest.raises(BuildFailed, match=r"nvidia-nccl-cu12 2\.30"):
         build("pip install needs-nccl")
 
 

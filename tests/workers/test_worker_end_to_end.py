@@ -297,7 +297,8 @@ def test_a_cancelled_or_lost_job_stops_at_once(service: Any, repo: Any, make_job
     service.wait_done(2)
     assert ("lost" in service.finished.get(attempt, {"error": "lost"})["error"]) == (verdict == "lost")
     assert (0, "slow", 0) not in service.of_job(1)
-    assert worker.process is not None and worker.process.poll() is None
+    assert worker.process is not None
+    assert worker.process.poll() is None
 
 
 def test_untrusted_code_is_refused_without_a_sandbox(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip

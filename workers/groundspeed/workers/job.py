@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
-from groundspeed.workers import process, sandbox
+from groundspeed.workers import indexproxy, process, sandbox
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.checkout import Checkout, Checkouts, source_paths
 from groundspeed.workers.client import Client
@@ -30,6 +31,7 @@ from groundspeed.workers.git import Git
 from groundspeed.workers.logs import logger
 from groundspeed.workers.process import Command, Ended
 from groundspeed.workers.runner import Runner, Side
+from groundspeed.workers.sandbox import Confinement
 from groundspeed.workers.settings import WorkerSettings
 from groundspeed.workers.slots import Slot
 from groundspeed.workers.spool import Spool
@@ -69,6 +71,7 @@ class JobRun:
         self._over: set[str] = set()
         """Benchmarks that need no further process."""
         self._ending: set[str] = set()
+        self._confinement: Confinement | None = None
         self._count = len(self._done)
 
     def run(self) -> v1.FinishRequest | None:
@@ -90,9 +93,7 @@ class JobRun:
 
     def _measure(self, stack: contextlib.ExitStack) -> None:
         if self._job.trust == "untrusted":
-            name, why = sandbox.available()
-            if not name:
-                raise TrustRefused(f"Untrusted code is not run here: {why}.")
+            self._confinement = self._confine(stack)
         sides, runner = self._prepare(stack)
         if len(sides) < len(self._job.sides):
             return  # a side did not build: reported, and there is nothing to compare
@@ -100,6 +101,19 @@ class JobRun:
             self._pairs(sides, runner)
         else:
             self._replicates(sides, runner)
+
+    def _confine(self, stack: contextlib.ExitStack) -> Confinement:
+        """Raises TrustRefused, in words, where no sandbox works."""
+        settings = self._node.settings
+        name, why = sandbox.available() if settings.sandbox == "auto" else ("", "the sandbox is switched off here")
+        if not name:
+            raise TrustRefused(f"Untrusted code is not run here: {why}.")
+        proxy = None
+        if settings.package_index:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groundspeed-")))
+            hosts = indexproxy.index_hosts(settings.package_index, settings.package_hosts)
+            proxy = stack.enter_context(indexproxy.serving(folder / "index.sock", hosts))
+        return Confinement(self._node.stack, settings.memory_limit, proxy)
 
     # --- before ------------------------------------------------------------------------------------------------------
 
@@ -113,20 +127,37 @@ class JobRun:
             job=self._job,
             cache=self._cache,
             catalogue=self._node.catalogue,
-            variables=base_variables(os.environ, settings.pass_env),
+            variables=self._variables(build=False),
             facets=self._facets,
-            confinement=None,
+            confinement=self._confinement,
         )
         sides = []
         for spec in self._job.sides:
             try:
-                sides.append(stack.enter_context(self._side(spec)))
+                sides.append(stack.enter_context(self._side(spec, stack)))
             except BuildFailed as error:
                 self._report_failed_build(spec, error, runner)
         return sides, runner
 
+    def _variables(self, *, build: bool) -> dict[str, str]:
+        """Untrusted code gets no variable that an operator has named, and an index only through the relay."""
+        settings = self._node.settings
+        if self._confinement is None:
+            return (build_variables if build else base_variables)(os.environ, settings.pass_env)
+        index = {"PIP_INDEX_URL": settings.package_index} if build and settings.package_index else {}
+        return {**base_variables(os.environ), "PATH": "/usr/local/bin:/usr/bin:/bin", **index}
+
+    def _trusted_parts(self) -> v1.JobSpec:
+        """Submodules and LFS of untrusted code would have this worker's git fetch from wherever the code says."""
+        build = self._job.build
+        if self._confinement is None or not (build.submodules or build.lfs):
+            return self._job
+        self._attempt.line("worker", "Submodules and LFS files are not fetched for untrusted code")
+        plain = build.model_copy(update={"submodules": False, "lfs": False})
+        return self._job.model_copy(update={"build": plain})
+
     @contextlib.contextmanager
-    def _side(self, spec: v1.SideSpec) -> Iterator[Side]:
+    def _side(self, spec: v1.SideSpec, stack: contextlib.ExitStack) -> Iterator[Side]:
         settings = self._node.settings
         self._say("checkout", f"Checking out {spec.sha[:12]}")
         checkouts = Checkouts(
@@ -137,12 +168,14 @@ class JobRun:
             settings.keep_checkouts,
             self._attempt.stop,
         )
-        checkout = checkouts.get(self._job, spec.sha)
+        checkout = checkouts.get(self._trusted_parts(), spec.sha)
+        if self._confinement is not None:
+            stack.callback(checkouts.forget, checkout)
         self._attempt.check()
         if self._job.build.install:
             self._say("build", f"Building {spec.sha[:12]}")
         environments = Environments(self._cache, self._node.stack, settings.keep_environments, self._attempt.stop)
-        variables = build_variables(os.environ, settings.pass_env)
+        variables = self._variables(build=True)
         with environments.use(self._job.build, checkout, variables, self._build_command) as environment:
             yield Side(
                 index=spec.index,
@@ -161,6 +194,8 @@ class JobRun:
             cpus=self._slot.cpus,
         )
         self._attempt.line("worker", f"$ {command.argv[-1]}")
+        if self._confinement is not None:
+            limited = self._confinement.for_build(limited)
         ended = process.run(limited, self._attempt.line, self._attempt.stop)
         self._attempt.check()
         return ended

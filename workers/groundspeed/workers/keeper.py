@@ -99,7 +99,10 @@ def _prepare(config: dict[str, Any], status_fd: int, control_fd: int) -> None:
     os.close(status_fd)
     os.close(control_fd)
     for name, value in {"RLIMIT_CORE": 0, **config.get("rlimits", {})}.items():
-        resource.setrlimit(getattr(resource, name), (value, value))
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]  # may be lowered, never raised
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (allowed, allowed))
     if config.get("cpus"):
         os.sched_setaffinity(0, config["cpus"])
     if config.get("nice"):

@@ -74,6 +74,7 @@ def main() -> None:
             seen.setdefault(described["name"].lower(), described)
     document = {
         "executable": sys.executable,
+        "base_prefix": sys.base_prefix,
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": sysconfig.get_platform(),

@@ -15,6 +15,7 @@ from groundspeed.plugins.protocol import ChildReport, MetricReport
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
 from groundspeed.workers.outcomes import clean
+from groundspeed.workers.progress import open_plain
 
 MOST_REPORT_BYTES = 64 << 20
 MOST_VALUES = 100_000
@@ -42,13 +43,14 @@ class Finding:
 def read_report(path: Path) -> tuple[ChildReport | None, str]:
     """The report, or None and why it cannot be used (empty: there is none)."""
     try:
-        if path.is_symlink() or not path.is_file():
-            return None, ""
-        size = path.stat().st_size
-        if size > MOST_REPORT_BYTES:
-            return None, f"the report is {size:,} bytes long, more than the {MOST_REPORT_BYTES:,} that are read"
-        report = ChildReport.from_json(path.read_text(encoding="utf-8"))
+        with open_plain(path) as file:
+            text = file.read(MOST_REPORT_BYTES + 1)
+        if len(text) > MOST_REPORT_BYTES:
+            return None, f"the report is longer than the {MOST_REPORT_BYTES:,} bytes that are read"
+        report = ChildReport.from_json(text.decode("utf-8"))
         Outcome(report.outcome)
+    except FileNotFoundError:
+        return None, ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return None, f"the report cannot be read: {error}"
     return report, ""

@@ -162,7 +162,11 @@ class Runner:
             cpus=self.slot.cpus,
         )
         if self.confinement is not None:
-            command = self.confinement.for_run(command, side, staged, scratch)
+            command = self.confinement.for_run(
+                command,
+                read=[staged, side.environment.home],
+                write=[side.source, scratch, side.caches],
+            )
         return command, warm
 
     def _variables(self, side: Side, staged: Path) -> dict[str, str]:

@@ -82,6 +82,8 @@ class WorkerSettings(BaseSettings):
     """How long to wait for an earlier worker to leave this worker's folder."""
     sandbox: Annotated[str, Field(pattern=r"^(auto|off)$")] = "auto"
     """auto: untrusted jobs run in bubblewrap when it works here; off: they are refused."""
+    package_hosts: tuple[str, ...] = ()
+    """Further hosts that the package index keeps its files on."""
     package_index: str | None = None
     """The only package index that a build of untrusted code reaches; none: it reaches no network."""
 

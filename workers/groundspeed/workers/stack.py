@@ -43,6 +43,7 @@ class Stack:
     """One interpreter with the closure of what every build shares."""
 
     executable: Path
+    base_prefix: Path
     version: str
     implementation: str
     platform: str
@@ -81,6 +82,7 @@ def discover(python: Path | None, roots: Iterable[str], cache: Path) -> Stack:
         _link(layer, shared, installed)
     return Stack(
         executable=Path(document["executable"]),
+        base_prefix=Path(document["base_prefix"]),
         version=document["version"],
         implementation=document["implementation"],
         platform=document["platform"],

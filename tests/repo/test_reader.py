@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from repositories import GitRepo, toy
 
 from groundspeed.service.errors import Invalid, NotFound, Unavailable
 from groundspeed.service.repo import Mirrors
+from repositories import GitRepo, toy
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_range_holds_the_commits_after_its_start(tmp_path: Path, mirrors: Mirr
 def test_an_empty_range_and_an_unknown_one_are_said_in_words(tmp_path: Path, mirrors: Mirrors) -> None:
     toy(tmp_path / "r", 6)
     repo = mirrors.open(str(tmp_path / "r"))
-    with pytest.raises(Invalid, match="HEAD~3..HEAD is not empty: turn it round"):
+    with pytest.raises(Invalid, match=r"HEAD~3\.\.HEAD is not empty: turn it round"):
         repo.range("HEAD..HEAD~3")
     with pytest.raises(Invalid, match="is empty"):
         repo.range("HEAD..HEAD")
@@ -128,7 +128,7 @@ def test_hostile_names_are_data(tmp_path: Path, mirrors: Mirrors) -> None:
 
 def test_a_branch_that_is_missing_is_answered_with_those_there_are(tmp_path: Path, mirrors: Mirrors) -> None:
     toy(tmp_path / "r", 2)
-    with pytest.raises(Invalid, match="no branch 'master'. It has main"):
+    with pytest.raises(Invalid, match=r"no branch 'master'\. It has main"):
         mirrors.open(str(tmp_path / "r")).branch_tip("master")
     GitRepo(tmp_path / "empty")
     with pytest.raises(Invalid, match="no commit yet"):

@@ -74,6 +74,8 @@ class _Wanted:
     tip_sha: str
     branch_tip: str
     commits: tuple[Commit, ...]
+    history: tuple[Commit, ...]
+    """The branch, newest first."""
 
 
 def _read(mirrors: Mirrors, project: Project, request: Request) -> _Wanted:
@@ -85,9 +87,10 @@ def _read(mirrors: Mirrors, project: Project, request: Request) -> _Wanted:
     branch_tip = repo.branch_tip(project.branch)
     tip = request.tip_sha or branch_tip
     config = configuration.at(repo, request.payload.get("config_sha") or tip)
-    places = {c.sha: c for c in repo.history(branch_tip, revisions.WINDOW)}
+    history = repo.history(branch_tip, revisions.WINDOW)
+    places = {c.sha: c for c in history}
     commits = tuple(places.get(sha) or repo.commit(sha) for sha in sides or shas)
-    return _Wanted(repo, config, tip, branch_tip, commits)
+    return _Wanted(repo, config, tip, branch_tip, commits, tuple(history))
 
 
 def _has_all(repo: Repository, shas: Sequence[str]) -> bool:
@@ -108,7 +111,10 @@ def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, ma
     trust = request.payload.get("trust", "trusted")
     for suite in checked:
         _runnable(session, specs.requirements(suite, trust), suite.suite.name)
-    revisions.sync_branch(session, project, wanted.repo, wanted.branch_tip)
+    if not project.watch:
+        revisions.sync_branch(session, project, wanted.repo, wanted.branch_tip)
+    elif project.tip_sha is None:  # the tip is the watcher's to move: what lies before it has been asked for
+        revisions.store(session, project, wanted.history, wanted.repo.tags())
     stored = revisions.store(session, project, wanted.commits)
     request.config = wanted.config.model_dump(mode="json")
     request.budget_s = wanted.config.project.budget_minutes * 60

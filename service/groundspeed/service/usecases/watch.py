@@ -62,11 +62,17 @@ def poll(database: Database, mirrors: Mirrors, project_id: int, now: datetime) -
 def _commits(
     session: Session, project: Project, repo: Repository, config: ProjectConfig, tip: str, now: datetime
 ) -> list[requests.Ref]:
-    """New commits of the branch; at first sight, and after a forced push, the newest ``project.history``."""
+    """New commits of the branch; at first sight, and after a forced push, the newest ``project.history``.
+
+    When somebody has asked for commits before the first look, those are what is measured, and watching starts here.
+    """
     old = project.tip_sha
     if old == tip:
         return []
+    asked = old is None and _has_requests(session, project)
     revisions.sync_branch(session, project, repo, tip)
+    if asked:
+        return []
     if old is None or not repo.is_ancestor(old, tip):
         commits = repo.history(tip, config.project.history)[::-1]
     else:
@@ -74,6 +80,11 @@ def _commits(
     shas = [commit.sha for commit in commits]
     missed = [sha for sha in _gaps(session, project, config.project.history) if sha not in shas]
     return [_push(session, project, missed + shas, tip, now)]
+
+
+def _has_requests(session: Session, project: Project) -> bool:
+    query = select(col(Request.id)).where(col(Request.project_id) == project.id).limit(1)
+    return session.execute(query).first() is not None
 
 
 def _gaps(session: Session, project: Project, history: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""A real server in a thread, for tests of pages: the routers over a database, on a free port of loopback."""
+"""A real server in a thread, for tests of pages: the whole service over a database, on a free port of loopback."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 
-from groundspeed.service.api.routes import views
+from groundspeed.service.api.app import create_app
+from groundspeed.service.control.wiring import make
 from groundspeed.service.db.engine import Database
-from groundspeed.service.errors import GroundspeedError
-from groundspeed.service.pages import routes
+from groundspeed.service.settings import Settings
 
 
-def app(db: Database) -> FastAPI:
-    """The reading part of the service."""
-    made = FastAPI()
-    made.state.db = db
-    made.include_router(views.router)
-    made.include_router(routes.router)
-
-    @made.exception_handler(GroundspeedError)
-    def problem(_request: Request, error: GroundspeedError) -> JSONResponse:
-        return JSONResponse({"type": error.code, "title": error.title, "detail": error.advice}, error.status)
-
-    return made
+def app(db: Database, folder: Path, **settings: Any) -> FastAPI:
+    """The service over ``db``, its other files in ``folder``."""
+    return create_app(make(Settings.load(data_dir=folder, database_url=db.url, **settings)))
 
 
 @contextmanager
@@ -45,3 +37,4 @@ def serve(application: FastAPI) -> Iterator[str]:
         server.should_exit = True
         thread.join(10)
         listener.close()
+        application.state.db.close()

@@ -64,7 +64,8 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     subprocess.run([shutil.which("python") or "python", str(root / "web" / "build.py")], check=True) if not (
         root / "web/dist/manifest.json"
     ).is_file() else None
-    db = Database(f"sqlite:///{tmp_path_factory.mktemp('browser') / 'demo.db'}")
+    folder = tmp_path_factory.mktemp("browser")
+    db = Database(f"sqlite:///{folder / 'demo.db'}")
     demo_data.create_tables(db)
     demo = demo_data.fill(db)
     demo_data.fill(
@@ -80,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
         ),
     )
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
-    with web_server.serve(web_server.app(db)) as url:
+    with web_server.serve(web_server.app(db, folder)) as url:
         yield Site(db, url, demo)
     db.close()
 

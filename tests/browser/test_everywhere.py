@@ -135,7 +135,7 @@ def test_a_thousand_series_are_searched_and_scrolled(browser: Browser, tmp_path:
         slug="many", name="Many", commits=6, machines=2, extra=490, live=False, keep_samples=False, keep_runs=False
     )
     made = demo_data.fill(db, shape)
-    with web_server.serve(web_server.app(db)) as url:
+    with web_server.serve(web_server.app(db, tmp_path)) as url:
         context, tab = open_tab(browser, url)
         page = tab.open("/projects/many/benchmarks")
         expect(page.locator(".card")).to_have_count(100)

@@ -30,7 +30,8 @@ class Site:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A service over two projects with a history and one without."""
-    db = Database(f"sqlite:///{tmp_path_factory.mktemp('pages') / 'demo.db'}")
+    folder = tmp_path_factory.mktemp("pages")
+    db = Database(f"sqlite:///{folder / 'demo.db'}")
     demo_data.create_tables(db)
     demo = demo_data.fill(db)
     long = demo_data.Shape(
@@ -44,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     demo_data.fill(db, long)
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
-    with web_server.serve(web_server.app(db)) as url, httpx.Client(base_url=url, timeout=20) as http:
+    with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=20) as http:
         yield Site(db, url, demo, http)
     db.close()
 

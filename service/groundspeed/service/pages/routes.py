@@ -10,7 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
+from groundspeed.service.api.access import PrincipalDep
 from groundspeed.service.api.routes.loaders import load_graph
+from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
 from groundspeed.service.errors import GroundspeedError, NotFound
 from groundspeed.service.pages import render, svg
@@ -69,8 +71,8 @@ class PageRoute(APIRoute):
 
 
 def _endpoint(view: ViewRoute) -> Callable[..., Response]:
-    def endpoint(request: Request, model: View = Depends(view.load)) -> Response:  # noqa: B008 - how FastAPI is told
-        return with_etag(request, page(request, view.template, model))
+    def endpoint(request: Request, who: PrincipalDep, model: View = Depends(view.load)) -> Response:  # noqa: B008 - how FastAPI is told
+        return with_etag(request, page(request, view.template, within(who, model)))
 
     return endpoint
 
@@ -82,7 +84,7 @@ for _view in VIEWS:
     )
 
 
-@router.get("/projects/{slug}/graph.svg")
+@router.get("/projects/{slug}/graph.svg", dependencies=[Depends(project_of_path)])
 def graph_svg(shown: Annotated[Graph, Depends(load_graph)]) -> Response:
     """The graph as a picture that stands on its own."""
     text = svg.standalone(shown)

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from groundspeed.service.api.routes.loaders import Db, Position, load_compare, series_ids, small_id
+from groundspeed.service.api.routes.reach import project_of_path
 from groundspeed.service.usecases.views import graph, samples
 from groundspeed.service.wire import views as v
 
-router = APIRouter(tags=["exports"])
+router = APIRouter(tags=["exports"], dependencies=[Depends(project_of_path)])
 _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 ALL = 10**7
 

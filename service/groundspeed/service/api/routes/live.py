@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from groundspeed.service.api.routes.loaders import Db, small_id
+from groundspeed.service.api.routes.reach import project_of_attempt, project_of_request
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.views import live
 from groundspeed.service.wire import views as v
@@ -21,7 +22,11 @@ LONGEST_S = 1800.0
 """A stream ends after so long; a browser opens it again where it was."""
 
 
-@router.get("/attempts/{attempt_id}/events", summary="Log lines and progress of an attempt as they come.")
+@router.get(
+    "/attempts/{attempt_id}/events",
+    dependencies=[Depends(project_of_attempt)],
+    summary="Log lines and progress of an attempt as they come.",
+)
 async def attempt_events(
     request: Request,
     db: Db,
@@ -57,7 +62,11 @@ async def _attempt(
         news = await run_in_threadpool(live.attempt_news, db, id_, after)
 
 
-@router.get("/requests/{request_id}/events", summary="Progress of a request as it comes.")
+@router.get(
+    "/requests/{request_id}/events",
+    dependencies=[Depends(project_of_request)],
+    summary="Progress of a request as it comes.",
+)
 async def request_events(request: Request, db: Db, request_id: int) -> EventSourceResponse:
     """Events ``progress`` when anything of it has changed, and ``done`` at the end."""
     first = await run_in_threadpool(live.request_news, db, small_id(request_id))

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from groundspeed.service.api.access import PrincipalDep
 from groundspeed.service.api.routes import exports, live, loaders
+from groundspeed.service.api.routes.reach import within
 from groundspeed.service.wire import views as v
 
 
@@ -49,6 +52,10 @@ VIEWS: tuple[ViewRoute, ...] = (
 )
 
 
+PACK_FROM = 2000
+"""Bytes from which an answer is packed."""
+
+
 def with_etag(request: Request, response: Response) -> Response:
     """The response, or 304 when the client has just that."""
     tag = f'W/"{hashlib.sha256(response.body).hexdigest()[:24]}"'
@@ -56,12 +63,24 @@ def with_etag(request: Request, response: Response) -> Response:
     if tag in {part.strip() for part in request.headers.get("if-none-match", "").split(",")}:
         return Response(status_code=304, headers=headers)
     response.headers.update(headers)
+    return _packed(request, response)
+
+
+def _packed(request: Request, response: Response) -> Response:
+    """Gzipped when it is long and the client takes that; level 4 costs a millisecond where 9 costs five."""
+    vary = ", ".join(filter(None, [response.headers.get("vary", ""), "Accept-Encoding"]))
+    response.headers["Vary"] = vary
+    body = bytes(response.body)
+    if len(body) > PACK_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        response.body = gzip.compress(body, 4, mtime=0)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(response.body))
     return response
 
 
 def _endpoint(view: ViewRoute) -> Callable[..., Response]:
-    def endpoint(request: Request, model: v.View = Depends(view.load)) -> Response:  # noqa: B008 - how FastAPI is told
-        return with_etag(request, Response(model.model_dump_json(), media_type="application/json"))
+    def endpoint(request: Request, who: PrincipalDep, model: v.View = Depends(view.load)) -> Response:  # noqa: B008 - how FastAPI is told
+        return with_etag(request, Response(within(who, model).model_dump_json(), media_type="application/json"))
 
     return endpoint
 

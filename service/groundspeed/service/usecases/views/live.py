@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from groundspeed.service.db import reads_work
+from sqlmodel import Session
+
+from groundspeed.service.db import reads, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views.work import log_line
@@ -10,6 +12,30 @@ from groundspeed.service.wire import views as v
 
 AT_ONCE = 500
 """Lines sent in one go."""
+
+
+def project_of_attempt(db: Database, id_: str) -> str:
+    """The slug of the project that an attempt works for. Raises NotFound."""
+    with db.read() as session:
+        row = reads_work.attempt(session, id_)
+        job = reads_work.job(session, row.job_id) if row is not None else None
+        if job is None:
+            raise NotFound(f"There is no attempt {id_[:60]!r}.", "Attempts are shown with their job.")
+        return _slug(session, job.project_id)
+
+
+def project_of_request(db: Database, id_: int) -> str:
+    """The slug of the project that a request is for. Raises NotFound."""
+    with db.read() as session:
+        row = reads_work.request(session, id_)
+        if row is None:
+            raise NotFound(f"There is no request {id_}.", "Requests are listed under Runs.")
+        return _slug(session, row.project_id)
+
+
+def _slug(session: Session, project_id: int) -> str:
+    row = reads.project_by_id(session, project_id)
+    return row.slug if row is not None else ""
 
 
 def attempt_news(db: Database, id_: str, after: int) -> v.AttemptNews:

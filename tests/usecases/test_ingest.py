@@ -190,6 +190,12 @@ def test_a_failure_is_a_run_without_results(world: World, attempt: str) -> None:
     assert world.all(t.SeriesMark) == []
 
 
+def test_text_that_no_column_can_hold_is_kept_without_it(world: World, attempt: str) -> None:
+    artefact = {"kind": "log", "name": "a\x00b", "sha256": "a" * 64, "size_bytes": 3}
+    assert world.report(attempt, run(device_uuid="GPU-\x001", artefacts=[artefact])).accepted
+    assert world.all(t.Run)[0].device_uuid in {"GPU-\ufffd1", "GPU-\x001"}
+
+
 def test_the_numbers_of_a_wrong_run_do_not_count(world: World, attempt: str) -> None:
     """Fast and wrong is not fast."""
     world.report(attempt, run(outcome="wrong"))

@@ -88,7 +88,7 @@ def test_a_link_that_is_none_is_refused(sqlite_database: Database, link: str) ->
 
 
 def test_a_field_that_is_none_is_refused(sqlite_database: Database) -> None:
-    with pytest.raises(Invalid, match="no field 'state'. Use: assignee"):
+    with pytest.raises(Invalid, match=r"no field 'state'\. Use: assignee"):
         regressions.edit(sqlite_database, 1, {"state": "new"}, LATER, actor="ada")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from psycopg.types.string import StrDumper
+from psycopg.types.string import StrBinaryDumper, StrDumper
 from sqlalchemy import Engine, create_engine, event
 from sqlmodel import Session
 
@@ -14,6 +15,29 @@ from groundspeed.service.db.types import clean_text, dump_json
 
 BUSY_TIMEOUT_S = 30.0
 """How long a SQLite writer waits for another one."""
+
+
+class Recent:
+    """The last things that were asked for, at most ``size``."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: dict[Hashable, Any] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """None: not here (any more)."""
+        return self._kept.get(key)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._size:
+                del self._kept[next(iter(self._kept))]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
 
 class Database:
@@ -29,6 +53,8 @@ class Database:
         self.engine: Engine = _make_engine(url)
         self.known: dict[Hashable, Any] = {}
         """Content-addressed rows seen committed in this database: they never change. Emptied when one was deleted."""
+        self.recent = Recent(4096)
+        """What does not change while it is of interest, such as what an attempt is for."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -74,8 +100,16 @@ class _TextDumper(StrDumper):
         return super().dump(obj if obj.isascii() and "\x00" not in obj else clean_text(obj))  # type: ignore[return-value]
 
 
+class _TextBinaryDumper(StrBinaryDumper):
+    """The same for parameters that are sent in binary form."""
+
+    def dump(self, obj: str) -> bytes:
+        return super().dump(obj if obj.isascii() and "\x00" not in obj else clean_text(obj))  # type: ignore[return-value]
+
+
 def _on_postgres_connect(connection: Any, _record: Any) -> None:
-    connection.adapters.register_dumper(str, _TextDumper)
+    connection.adapters.register_dumper(str, _TextBinaryDumper)
+    connection.adapters.register_dumper(str, _TextDumper)  # the later one is taken where the format does not matter
 
 
 def _on_connect(connection: Any, _record: Any) -> None:

@@ -171,7 +171,7 @@ class SeriesMark(SQLModel, table=True):
 
     id: int | None = big_id()
     series_id: int = Field(foreign_key="series.id", index=True)
-    revision_id: int | None = Field(default=None, foreign_key="revision.id")
+    revision_id: int | None = None
     """Where the result lies; None: look at the whole series again."""
     created_at: datetime = time_column()
 
@@ -310,15 +310,14 @@ class Result(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("run_id", "series_id"),
-        Index(
-            "ix_result_series", "series_id", "revision_id", "environment_id", "value", "spread", "state", "run_id"
-        ),
+        Index("ix_result_series", "series_id", "revision_id", "environment_id", "value", "spread", "state", "run_id"),
     )
     id: int | None = big_id()
     run_id: int = big_reference("run.id")
     series_id: int = Field(foreign_key="series.id")
-    revision_id: int = Field(foreign_key="revision.id")
-    environment_id: int = Field(foreign_key="environment.id")
+    revision_id: int
+    environment_id: int
+    """As the run has them."""
     value: float
     """Median of the valid samples (of all when none is valid: ``state`` says so)."""
     spread: float = 0.0

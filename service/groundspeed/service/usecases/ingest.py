@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col
 
+from groundspeed.service.db.bulk import insert_rows
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import core, insert_new
 from groundspeed.service.db.tables import (
     Artefact,
     Attempt,
@@ -35,7 +35,7 @@ from groundspeed.service.db.types import dump_json
 from groundspeed.service.errors import Forbidden, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.places import Conflicting, Place, Places
-from groundspeed.service.usecases.reports import Expected, Summary, refusal, summarise
+from groundspeed.service.usecases.reports import Declared, Expected, Summary, refusal, summarise
 from groundspeed.service.usecases.series import ANALYSE
 from groundspeed.service.wire.v1 import RunAck, RunBatch, RunKey, RunReport
 
@@ -50,20 +50,20 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What is known of the attempt that reports; all but ``state`` is fixed when the attempt starts."""
+    """What is known of the attempt that reports, all of it fixed when the attempt starts."""
 
     attempt_id: str
-    state: str
     job_id: int
     project_id: int
     suite: str
     node_id: int
+    node: str
     hardware_id: int | None
     environment_id: int | None
     expected: Expected
     targets: Mapping[str, str | None]
     sides: Mapping[int, Side]
-    params: Mapping[str, list[dict[str, Any]]]
+    params: Mapping[str, tuple[Declared, ...]]
     """Declared parameters by plugin."""
 
 
@@ -86,8 +86,11 @@ def ingest_runs(db: Database, attempt_id: str, batch: RunBatch, now: datetime, *
     ``node_id`` is the node of the worker's token; None: not bound to a node. Raises ``NotFound`` for an attempt that
     never was, ``Forbidden`` for another node's.
     """
-    with db.read() as session:
-        lease = _lease(session, attempt_id, node_id)
+    lease = _lease(db, attempt_id)
+    if node_id is not None and node_id != lease.node_id:
+        raise Forbidden(
+            f"Attempt {attempt_id} is node {lease.node}'s.", "A worker's token reports its own attempts only."
+        )
     refused: dict[str, str] = {}
     checked: dict[tuple[int, str, int], Checked] = {}
     for run in batch.runs:
@@ -101,65 +104,71 @@ def ingest_runs(db: Database, attempt_id: str, batch: RunBatch, now: datetime, *
         kept = _keep(db, lease, list(checked.values()), refused, now)
     except IntegrityError:  # a row that was remembered has been deleted since
         db.known.clear()
-        kept = _keep(db, lease, list(checked.values()), refused, now)
+        db.recent.clear()
+        kept = _keep(db, _lease(db, attempt_id), list(checked.values()), refused, now)
     accepted = tuple(c.run.key for k, c in checked.items() if k in kept)
     already = tuple(c.run.key for k, c in checked.items() if k not in kept and _name(c.run.key) not in refused)
     return RunAck(accepted=accepted, already=already, refused=refused)
 
 
-def _lease(session: Session, attempt_id: str, node_id: int | None) -> Lease:
-    columns = col(Attempt.state), Job, col(Node.id), col(Node.name), col(Node.hardware_id), col(Node.environment_id)
-    row = (
-        session.execute(
-            select(*columns)
-            .join(Job, col(Job.id) == col(Attempt.job_id))
-            .join(Node, col(Node.id) == col(Attempt.node_id))
-            .where(col(Attempt.id) == attempt_id)
-        )
-        .tuples()
-        .first()
+def _lease(db: Database, attempt_id: str) -> Lease:
+    """What an attempt reports for, remembered while it reports: nothing of it changes."""
+    found = db.recent.get(("lease", attempt_id))
+    if found is None:
+        with db.read() as session:
+            found = _read_lease(session, attempt_id)
+        db.recent.put(("lease", attempt_id), found)
+    lease: Lease = found
+    return lease
+
+
+def _read_lease(session: Session, attempt_id: str) -> Lease:
+    columns = Job, col(Node.id), col(Node.name), col(Node.hardware_id), col(Node.environment_id)
+    query = (
+        select(*columns)
+        .join(Attempt, col(Attempt.job_id) == col(Job.id))
+        .join(Node, col(Node.id) == col(Attempt.node_id))
+        .where(col(Attempt.id) == attempt_id)
     )
+    row = session.execute(query).tuples().first()
     if row is None:
         raise NotFound(f"There is no attempt {attempt_id}.", "Claim the job, and report under the attempt it gives.")
-    state, job, node, name, hardware, environment = row
-    if node_id is not None and node_id != node:
-        raise Forbidden(f"Attempt {attempt_id} is node {name}'s.", "A worker's token reports its own attempts only.")
-    sides = (
-        session.execute(
-            select(col(JobSide.index), col(JobSide.revision_id), col(Revision.position))
-            .join(Revision, col(Revision.id) == col(JobSide.revision_id))
-            .where(col(JobSide.job_id) == job.id)
-        )
-        .tuples()
-        .all()
-    )
+    job, node, name, hardware, environment = row
+    sides = session.execute(
+        select(col(JobSide.index), col(JobSide.revision_id), col(Revision.position))
+        .join(Revision, col(Revision.id) == col(JobSide.revision_id))
+        .where(col(JobSide.job_id) == job.id)
+    ).tuples()
+    by_index = {index: Side(revision, position is not None) for index, revision, position in sides}
     benchmarks: list[dict[str, Any]] = job.spec.get("benchmarks", [])
     plugins = {b["key"]: b["plugin"] for b in benchmarks}
     return Lease(
         attempt_id=attempt_id,
-        state=state,
         job_id=job.id or 0,
         project_id=job.project_id,
         suite=job.suite,
         node_id=node or 0,
+        node=name,
         hardware_id=hardware,
         environment_id=environment,
-        expected=Expected(plugins, frozenset(index for index, _, _ in sides)),
+        expected=Expected(plugins, frozenset(by_index)),
         targets={b["plugin"]: b.get("target") for b in benchmarks},
-        sides={index: Side(revision, position is not None) for index, revision, position in sides},
+        sides=by_index,
         params=_declared(session, node or 0, set(plugins.values())),
     )
 
 
-def _declared(session: Session, node: int, plugins: set[str]) -> dict[str, list[dict[str, Any]]]:
+def _declared(session: Session, node: int, plugins: set[str]) -> dict[str, tuple[Declared, ...]]:
     """The parameters that each plugin declares: as this node has it, else as the service knows it."""
-    columns = col(CatalogueEntry.plugin), col(CatalogueEntry.spec), col(CatalogueEntry.node_id)
     owner = col(CatalogueEntry.node_id)
-    query = select(*columns).where(col(CatalogueEntry.plugin).in_(plugins), (owner == node) | owner.is_(None))
-    found: dict[str, list[dict[str, Any]]] = {}
+    query = select(col(CatalogueEntry.plugin), col(CatalogueEntry.spec), owner).where(
+        col(CatalogueEntry.plugin).in_(plugins), (owner == node) | owner.is_(None)
+    )
+    found: dict[str, tuple[Declared, ...]] = {}
     for plugin, spec, owned in session.execute(query).tuples():
         if owned is not None or plugin not in found:
-            found[plugin] = spec.get("params", [])
+            given = spec.get("params", [])
+            found[plugin] = tuple(Declared(p["name"], p.get("default"), p.get("series", True)) for p in given)
     return found
 
 
@@ -193,56 +202,71 @@ def _keep(
     return set(ids)
 
 
+_RUN = (
+    "job_id", "attempt_id", "side", "benchmark_key", "replicate", "benchmark_id", "revision_id", "hardware_id",
+    "environment_id", "build_id", "node_id", "device_uuid", "params", "outcome", "evidence", "conditions", "trace",
+    "facts", "phases_s", "started_at", "duration_s", "created_at",
+)  # fmt: skip
+_RESULT = (
+    "run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count", "state", "samples",
+    "created_at",
+)  # fmt: skip
+_ARTEFACT = (
+    "attempt_id", "run_id", "kind", "name", "sha256", "size_bytes", "media_type", "stored", "created_at",
+)  # fmt: skip
+
+
 def _insert_runs(
     session: Session, lease: Lease, fitting: Sequence[tuple[Checked, Place]], now: datetime
 ) -> dict[tuple[int, str, int], int]:
-    if not fitting:
-        return {}
+    """Ids of the runs that are new."""
+    state = session.scalar(select(col(Attempt.state)).where(col(Attempt.id) == lease.attempt_id)) or "gone"
     # In the order of their keys: of two batches that overlap, one waits for the other and neither for ever.
-    rows = [_run_row(lease, c, place, now) for c, place in sorted(fitting, key=lambda pair: pair[0].key)]
-    table = core(Run)
-    statement = insert_new(session, Run).returning(table.c.id, table.c.side, table.c.benchmark_key, table.c.replicate)
-    return {(side, key, replicate): id_ for id_, side, key, replicate in session.execute(statement, rows)}
+    ordered = sorted(fitting, key=lambda pair: pair[0].key)
+    rows = [_run_row(lease, state, checked, place, now) for checked, place in ordered]
+    back = ("id", "side", "benchmark_key", "replicate")
+    found = insert_rows(session, Run, _RUN, rows, new_only=True, returning=back)
+    return {(side, key, replicate): id_ for id_, side, key, replicate in found}
 
 
-def _run_row(lease: Lease, checked: Checked, place: Place, now: datetime) -> dict[str, Any]:
+def _run_row(lease: Lease, state: str, checked: Checked, place: Place, now: datetime) -> tuple[Any, ...]:
     run = checked.run
-    conditions, trace = _conditions(lease, run, now)
-    evidence = dict(run.evidence)
+    conditions, trace = _conditions(state, run, now)
+    evidence = run.evidence
     if checked.outcome != run.outcome:
-        evidence.setdefault("message", "the benchmark ended well but reported no samples")
-    return {
-        "job_id": lease.job_id,
-        "attempt_id": lease.attempt_id,
-        "side": run.key.side,
-        "benchmark_key": run.key.benchmark,
-        "replicate": run.key.replicate,
-        "benchmark_id": place.benchmark_id,
-        "revision_id": lease.sides[run.key.side].revision_id,
-        "hardware_id": place.hardware_id,
-        "environment_id": place.environment_id,
-        "build_id": place.build_id,
-        "node_id": lease.node_id,
-        "device_uuid": run.device_uuid,
-        "params": dict(run.params),
-        "outcome": checked.outcome,
-        "evidence": evidence,
-        "conditions": conditions,
-        "trace": trace,
-        "facts": dict(run.facts),
-        "phases_s": dict(run.phases_s),
-        "started_at": datetime.fromtimestamp(run.started_at, UTC),
-        "duration_s": run.duration_s,
-        "created_at": now,
-    }
+        evidence = {"message": "the benchmark ended well but reported no samples", **evidence}
+    return (
+        lease.job_id,
+        lease.attempt_id,
+        run.key.side,
+        run.key.benchmark,
+        run.key.replicate,
+        place.benchmark_id,
+        lease.sides[run.key.side].revision_id,
+        place.hardware_id,
+        place.environment_id,
+        place.build_id,
+        lease.node_id,
+        run.device_uuid,
+        run.params,
+        checked.outcome,
+        evidence,
+        conditions,
+        trace,
+        run.facts,
+        run.phases_s,
+        datetime.fromtimestamp(run.started_at, UTC),
+        run.duration_s,
+        now,
+    )
 
 
-def _conditions(lease: Lease, run: RunReport, now: datetime) -> tuple[dict[str, Any], bytes | None]:
+def _conditions(state: str, run: RunReport, now: datetime) -> tuple[dict[str, Any], bytes | None]:
     """The summary, with what is odd about the report itself, and the trace apart and compressed."""
     summary = {name: value for name, value in run.conditions.items() if name != "trace"}
     trace = run.conditions.get("trace")
-    if lease.state != "running":
-        summary["late"] = f"reported when its attempt was already {lease.state}"
+    if state != "running":
+        summary["late"] = f"reported when its attempt was already {state}"
     ahead = run.started_at - now.timestamp()
     if ahead > _SKEW_S:
         summary["clock_ahead_s"] = round(ahead, 1)
@@ -252,33 +276,31 @@ def _conditions(lease: Lease, run: RunReport, now: datetime) -> tuple[dict[str, 
 
 def _insert_results(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
     rows = [
-        {
-            "run_id": run_id,
-            "series_id": series_id,
-            "revision_id": lease.sides[checked.run.key.side].revision_id,
-            "environment_id": place.environment_id,
-            "value": summary.value,
-            "spread": summary.spread,
-            "count": summary.count,
-            "state": summary.state,
-            "samples": summary.packed,
-            "created_at": now,
-        }
+        (
+            run_id,
+            series_id,
+            lease.sides[checked.run.key.side].revision_id,
+            place.environment_id,
+            summary.value,
+            summary.spread,
+            summary.count,
+            summary.state,
+            summary.packed,
+            now,
+        )
         for run_id, checked, place in new
         for series_id, summary in zip(place.series_ids, checked.summaries, strict=True)
     ]
-    if rows:
-        session.execute(insert(core(Result)), rows)
+    insert_rows(session, Result, _RESULT, rows)
 
 
 def _insert_artefacts(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
     rows = [
-        {**ref.model_dump(), "attempt_id": lease.attempt_id, "run_id": run_id, "stored": False, "created_at": now}
+        (lease.attempt_id, run_id, ref.kind, ref.name, ref.sha256, ref.size_bytes, ref.media_type, False, now)
         for run_id, checked, _ in new
         for ref in checked.run.artefacts
     ]
-    if rows:
-        session.execute(insert_new(session, Artefact), rows)
+    insert_rows(session, Artefact, _ARTEFACT, rows, new_only=True)
 
 
 def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
@@ -291,8 +313,8 @@ def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Che
         }
     )
     if marks:
-        rows = [{"series_id": series, "revision_id": revision, "created_at": now} for series, revision in marks]
-        session.execute(insert(core(SeriesMark)), rows)
+        rows = [(series, revision, now) for series, revision in marks]
+        insert_rows(session, SeriesMark, ("series_id", "revision_id", "created_at"), rows)
         outbox.enqueue(session, ANALYSE, {"series_ids": sorted({series for series, _ in marks})})
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import select
 from sqlmodel import Session, SQLModel, col
@@ -14,8 +15,10 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core, ensure
 from groundspeed.service.db.tables import Benchmark, BuildSnapshot, Environment, Hardware, Series
 from groundspeed.service.usecases import fingerprints
-from groundspeed.service.usecases.reports import series_params
+from groundspeed.service.usecases.reports import Declared, series_params
 from groundspeed.service.wire.v1 import Facet, HardwareSpec, RunReport, Samples
+
+Layer = Literal["node", "stack", "build"]
 
 
 class Source(Protocol):
@@ -32,7 +35,7 @@ class Source(Protocol):
     @property
     def targets(self) -> Mapping[str, str | None]: ...
     @property
-    def params(self) -> Mapping[str, list[dict[str, Any]]]: ...
+    def params(self) -> Mapping[str, tuple[Declared, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,11 @@ class Places:
         return [ids[print_] if print_ is not None else fallback or 0 for print_ in prints]
 
     def _builds(self, runs: Sequence[RunReport]) -> list[int | None]:
-        prints = [fingerprints.build(run.build) if run.build else None for run in runs]
+        prints = [_build_print(run.build) if run.build else None for run in runs]
+        first = {print_: run for run, print_ in zip(runs, prints, strict=True) if print_ is not None}
         rows = {
             print_: {"fingerprint": print_, "facets": [facet.model_dump() for facet in run.build]}
-            for run, print_ in zip(runs, prints, strict=True)
-            if print_ is not None
+            for print_, run in first.items()
         }
         ids = self._ensure(BuildSnapshot, rows)
         return [ids[print_] if print_ is not None else None for print_ in prints]
@@ -170,10 +173,12 @@ class Places:
         prints: list[str] = []
         rows: dict[str, dict[str, Any]] = {}
         for run, samples, benchmark, hardware, hardware_print in wanted:
-            params = series_params(run, samples, list(self._source.params.get(run.plugin, ())))
-            print_ = fingerprints.series(benchmark, params, samples.metric, hardware_print)
+            declared = self._source.params.get(run.plugin, ())
+            place = benchmark, samples.metric, hardware_print
+            print_ = _series_print(place, _typed(run.params), _typed(samples.params), declared)
             prints.append(print_)
             if ("Series", print_) not in self._db.known and print_ not in rows:
+                params = series_params(run.params, samples.params, declared)
                 rows[print_] = self._series_row(samples, benchmark, hardware, params) | {"fingerprint": print_}
         if rows:
             ensure(self._session, Series, rows.values())
@@ -202,8 +207,38 @@ class Places:
         return series.model_dump(exclude={"id"})
 
 
+Typed = tuple[tuple[str, str, Any], ...]
+
+
+def _typed(params: Mapping[str, Any]) -> Typed:
+    """Parameters as a key: 1, 1.0 and true are equal to Python and must not be here."""
+    return tuple((name, type(value).__name__, value) for name, value in params.items())
+
+
+@lru_cache(maxsize=65_536)
+def _series_print(place: tuple[int, str, str], params: Typed, own: Typed, declared: tuple[Declared, ...]) -> str:
+    """A series' fingerprint; the same few thousand are asked for again and again."""
+    benchmark, metric, hardware_print = place
+    chosen = series_params({n: v for n, _, v in params}, {n: v for n, _, v in own}, declared)
+    return fingerprints.series(benchmark, chosen, metric, hardware_print)
+
+
 def _print_of(facets: Sequence[Facet]) -> str:
-    return fingerprints.environment(facets)
+    return _environment_print(tuple([(f.layer, f.name, f.value) for f in facets if f.tracked]))
+
+
+@lru_cache(maxsize=1024)
+def _environment_print(facets: tuple[tuple[Layer, str, str | None], ...]) -> str:
+    return fingerprints.environment(Facet(layer=layer, name=name, value=value) for layer, name, value in facets)
+
+
+def _build_print(facets: Sequence[Facet]) -> str:
+    return _build_print_of(tuple([(f.layer, f.name, f.value) for f in facets]))
+
+
+@lru_cache(maxsize=1024)
+def _build_print_of(facets: tuple[tuple[Layer, str, str | None], ...]) -> str:
+    return fingerprints.build(Facet(layer=layer, name=name, value=value) for layer, name, value in facets)
 
 
 def _clash(run: RunReport, lines: Sequence[Line]) -> Conflicting | None:

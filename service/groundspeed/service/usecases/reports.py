@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from groundspeed.service.db.samples import pack
 from groundspeed.service.wire.v1 import RunReport, Samples
@@ -20,6 +20,14 @@ LONGEST_S = 30 * 86_400.0
 LAST_YEAR_S = 32_503_680_000.0
 _SIGNED = frozenset({"ratio", "counter"})
 """Kinds of metric that may be below zero; times, rates and bytes never are."""
+
+
+class Declared(NamedTuple):
+    """A parameter of a plugin; ``series`` False: it does not make another series."""
+
+    name: str
+    default: bool | int | float | str | None
+    series: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +177,9 @@ def _best(samples: Samples) -> tuple[list[float] | tuple[float, ...], str]:
     return samples.values, "rejected"
 
 
-def series_params(run: RunReport, samples: Samples, declared: list[dict[str, Any]]) -> dict[str, Any]:
-    """The parameters that make the series: the plugin's that count (defaults filled in), and the metric's own."""
-    skipped = {param["name"] for param in declared if not param.get("series", True)}
-    defaults = {
-        param["name"]: param["default"]
-        for param in declared
-        if param.get("default") is not None and param["name"] not in skipped
-    }
-    chosen = {name: value for name, value in run.params.items() if name not in skipped}
-    return {**defaults, **chosen, **samples.params}
+def series_params(params: Mapping[str, Any], own: Mapping[str, Any], declared: Sequence[Declared]) -> dict[str, Any]:
+    """The parameters that make the series: the plugin's that count (defaults filled in), and the metric's ``own``."""
+    skipped = {one.name for one in declared if not one.series}
+    defaults = {one.name: one.default for one in declared if one.series and one.default is not None}
+    chosen = {name: value for name, value in params.items() if name not in skipped}
+    return {**defaults, **chosen, **own}

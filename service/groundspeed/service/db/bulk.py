@@ -1,0 +1,124 @@
+"""Many rows in one statement, in each engine's fastest way that still says which of them were new.
+
+PostgreSQL takes one array a column and spreads them itself: the statement is the same for one row and for ten thousand,
+so that it is planned once. SQLite runs one prepared statement for each row, without leaving the process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import JSON
+from sqlalchemy.dialects import postgresql
+from sqlmodel import Session, SQLModel
+
+from groundspeed.service.db.identities import core
+from groundspeed.service.db.types import UtcDateTime, dump_json
+
+Row = tuple[Any, ...]
+Converter = Callable[[Any], Any]
+Plan = tuple[str, tuple[Converter | None, ...]]
+"""A statement, and what each column's values go through."""
+
+
+def insert_rows(
+    session: Session,
+    table: type[SQLModel],
+    columns: tuple[str, ...],
+    rows: Sequence[Row],
+    *,
+    new_only: bool = False,
+    returning: tuple[str, ...] = (),
+) -> list[Row]:
+    """Insert ``rows``, their values in the order of ``columns``; returns ``returning`` of those that were inserted.
+
+    ``new_only`` passes over rows that a unique constraint knows already. Every column without a default of the
+    database must be given. Rows are inserted in their order.
+    """
+    if not rows:
+        return []
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        return _sqlite(connection, _plan_sqlite(table, columns, new_only, returning), rows, bool(returning))
+    statement, converters = _plan_postgres(table, columns, new_only, returning)
+    arrays = [
+        [convert(value) if value is not None else None for value in column] if convert is not None else list(column)
+        for convert, column in zip(converters, zip(*rows, strict=True), strict=True)
+    ]
+    result = connection.exec_driver_sql(statement, tuple(arrays))
+    return [tuple(row) for row in result] if returning else []
+
+
+def _sqlite(
+    connection: Any, plan: tuple[str, tuple[Converter | None, ...]], rows: Sequence[Row], back: bool
+) -> list[Row]:
+    statement, converters = plan
+    at = [(i, convert) for i, convert in enumerate(converters) if convert is not None]
+    ready = []
+    for row in rows:
+        values = list(row)
+        for i, convert in at:
+            if values[i] is not None:
+                values[i] = convert(values[i])
+        ready.append(tuple(values))
+    if not back:
+        connection.exec_driver_sql(statement, ready)
+        return []
+    cursor = connection.connection.cursor()
+    found: list[Row] = []
+    try:
+        for values in ready:
+            try:
+                found += cursor.execute(statement, values).fetchall()
+            except sqlite3.Error:
+                connection.exec_driver_sql(statement, values)  # the same again, as an error of SQLAlchemy
+                raise
+    finally:
+        cursor.close()
+    return found
+
+
+@cache
+def _plan_sqlite(table: type[SQLModel], columns: tuple[str, ...], new_only: bool, returning: tuple[str, ...]) -> Plan:
+    types = [core(table).c[name].type for name in columns]
+    marks = ", ".join("?" * len(columns))
+    statement = f"{_head(table, columns)} VALUES ({marks}){_tail(new_only, returning)}"
+    converters = tuple(
+        _stamp if isinstance(kind, UtcDateTime) else dump_json if isinstance(kind, JSON) else None for kind in types
+    )
+    return statement, converters
+
+
+@cache
+def _plan_postgres(table: type[SQLModel], columns: tuple[str, ...], new_only: bool, returning: tuple[str, ...]) -> Plan:
+    types = [core(table).c[name].type for name in columns]
+    is_json = [isinstance(kind, JSON) for kind in types]
+    names = [f'"{name}"' for name in columns]
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    arrays = ", ".join(
+        "%b::text[]" if json else f"%b::{kind.compile(dialect=dialect)}[]"
+        for kind, json in zip(types, is_json, strict=True)
+    )
+    spread = ", ".join(f"{name}::jsonb" if json else name for name, json in zip(names, is_json, strict=True))
+    source = f"SELECT {spread} FROM unnest({arrays}) AS given ({', '.join(names)})"  # noqa: S608 - names are our own
+    statement = f"{_head(table, columns)} {source}{_tail(new_only, returning)}"
+    return statement, tuple(dump_json if json else None for json in is_json)
+
+
+def _head(table: type[SQLModel], columns: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in columns)
+    return f'INSERT INTO "{core(table).name}" ({names})'
+
+
+def _tail(new_only: bool, returning: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in returning)
+    return (" ON CONFLICT DO NOTHING" if new_only else "") + (f" RETURNING {names}" if returning else "")
+
+
+def _stamp(value: datetime) -> str:
+    """As SQLAlchemy writes times to SQLite."""
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")

@@ -7,9 +7,9 @@ level after over level before, values are in the unit beside them, and ``None`` 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Column = tuple[float | None, ...]
 
@@ -372,6 +372,21 @@ class RegressionDetail(View):
     """States that it can be put into."""
 
 
+class Triage(View):
+    """What is to change of a regression; what is left out stays. ``ignore_until``: a date, a commit, an environment."""
+
+    state: str | None = None
+    why: Annotated[str, Field(max_length=2000)] = ""
+    assignee: str | None = None
+    note: str | None = None
+    link: str | None = None
+    ignore_until: str | None = None
+
+
+class Merge(View):
+    regressions: Annotated[tuple[int, ...], Field(min_length=1, max_length=200)]
+
+
 # --- a commit -------------------------------------------------------------------------------------------------------
 
 
@@ -514,6 +529,8 @@ class VerdictView(View):
 
 class ArtefactView(View):
     id: int
+    attempt: str
+    sha256: str
     kind: str
     name: str
     size_bytes: int

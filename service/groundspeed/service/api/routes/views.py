@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Depends, Request, Response
 
 from groundspeed.service.api.access import PrincipalDep
-from groundspeed.service.api.routes import exports, live, loaders
+from groundspeed.service.api.routes import exports, live, loaders, triage
 from groundspeed.service.api.routes.reach import within
 from groundspeed.service.wire import views as v
 
@@ -88,6 +88,7 @@ def _endpoint(view: ViewRoute) -> Callable[..., Response]:
 router = APIRouter(prefix="/api/v1", tags=["views"])
 router.include_router(exports.router)
 router.include_router(live.router)
+router.include_router(triage.router)
 for _view in VIEWS:
     router.add_api_route(
         _view.path,

@@ -10,10 +10,10 @@ from sqlmodel import Session
 from groundspeed.service.db import reads
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases import triage
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import views as v
 
-STATES = ("new", "acknowledged", "in-progress", "accepted", "false-alarm", "fixed", "recovered")
 MAX_SUSPECTS = 200
 
 
@@ -98,7 +98,7 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
                 v.HistoryEntry(actor=a.actor, action=a.action, data=a.data, at=a.at)
                 for a in reads.audit_of(session, "regression", str(id_))
             ),
-            moves=tuple(s for s in STATES if s != found.state),
+            moves=tuple(s for s in triage.TRANSITIONS.get(found.state, ()) if s in triage.PEOPLE),
         )
 
 

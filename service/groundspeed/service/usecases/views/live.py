@@ -24,6 +24,15 @@ def project_of_attempt(db: Database, id_: str) -> str:
         return _slug(session, job.project_id)
 
 
+def project_of_job(db: Database, id_: int) -> str:
+    """The slug of the project that a job is for. Raises NotFound."""
+    with db.read() as session:
+        row = reads_work.job(session, id_)
+        if row is None:
+            raise NotFound(f"There is no job {id_}.", "Jobs are listed with their requests, under Runs.")
+        return _slug(session, row.project_id)
+
+
 def project_of_request(db: Database, id_: int) -> str:
     """The slug of the project that a request is for. Raises NotFound."""
     with db.read() as session:

@@ -40,6 +40,19 @@ def run_row(run: Any, suite: str, node: str, names: refs.Names) -> v.RunRow:
     )
 
 
+def artefact(row: Any) -> v.ArtefactView:
+    """A file of an attempt."""
+    return v.ArtefactView(
+        id=row.id,
+        attempt=row.attempt_id,
+        sha256=row.sha256,
+        kind=row.kind,
+        name=row.name,
+        size_bytes=row.size_bytes,
+        stored=row.stored,
+    )
+
+
 def summary(evidence: Mapping[str, Any]) -> str:
     """The first line of what a failed run left, at most 300 characters."""
     for key in ("error", "reason", "message", "detail", "stderr", "traceback"):
@@ -83,10 +96,7 @@ def run_page(db: Database, id_: int) -> v.RunPage:
             phases_s=run.phases_s,
             samples=tuple(_samples(r, series[r.series_id]) for r in results),
             traces=tuple(traces(run.trace)),
-            artefacts=tuple(
-                v.ArtefactView(id=a.id or 0, kind=a.kind, name=a.name, size_bytes=a.size_bytes, stored=a.stored)
-                for a in artefacts
-            ),
+            artefacts=tuple(artefact(a) for a in artefacts),
             repeat=_repeat(suite, run, names.known_revision(run.revision_id).sha),
         )
 

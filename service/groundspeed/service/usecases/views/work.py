@@ -11,7 +11,7 @@ from groundspeed.service.db import reads, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
-from groundspeed.service.usecases.views.runs import run_row
+from groundspeed.service.usecases.views.runs import artefact, run_row
 from groundspeed.service.wire import views as v
 
 LOG_LINES = 400
@@ -146,10 +146,6 @@ def job_page(db: Database, id_: int) -> v.JobPage:
             artefacts=tuple(artefact(a) for a in artefacts),
             spec=found.spec,
         )
-
-
-def artefact(row: Any) -> v.ArtefactView:
-    return v.ArtefactView(id=row.id, kind=row.kind, name=row.name, size_bytes=row.size_bytes, stored=row.stored)
 
 
 def _attempt(session: Session, row: Any, node: str) -> v.AttemptView:

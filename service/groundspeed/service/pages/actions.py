@@ -1,0 +1,135 @@
+"""Forms of the pages: each does one thing through a use case and goes back to where it was sent from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Form, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from groundspeed.service.api.access import Now, Operator, needs
+from groundspeed.service.api.routes.loaders import Db, small_id
+from groundspeed.service.api.routes.reach import project_of_path
+from groundspeed.service.errors import Forbidden, Invalid
+from groundspeed.service.pages.routing import PageRoute
+from groundspeed.service.usecases import jobs, regressions, requests
+from groundspeed.service.usecases.tokens import Principal
+from groundspeed.service.usecases.views import findings, live
+
+Triager = Annotated[Principal, Depends(needs("triager"))]
+Text = Annotated[str, Field(max_length=12_000)]
+SEE_OTHER = 303
+
+
+def same_origin(request: Request) -> None:
+    """Raises Forbidden unless the browser says that the form stood on a page of this service."""
+    origin = request.headers.get("origin", "")
+    site = request.headers.get("sec-fetch-site", "")
+    if origin not in {"", "null"} and urlsplit(origin).netloc == request.headers.get("host"):
+        return
+    if not origin and site in {"same-origin", "none"}:
+        return
+    raise Forbidden("This form was sent from another site.", "Open the page here and send it again.")
+
+
+router = APIRouter(
+    route_class=PageRoute, include_in_schema=False, dependencies=[Depends(same_origin), Depends(project_of_path)]
+)
+
+
+def _back(request: Request, path: str) -> Response:
+    """To the page that the form stood on, when it is one of ours."""
+    referer = urlsplit(request.headers.get("referer", ""))
+    here = referer.netloc == request.headers.get("host") and referer.path.startswith("/")
+    where = f"{referer.path}?{referer.query}" if here and referer.query else referer.path if here else path
+    return RedirectResponse(where, SEE_OTHER)
+
+
+class TriageForm(BaseModel):
+    """The form of one regression; an empty state keeps the present one."""
+
+    state: Text = ""
+    assignee: Text = ""
+    note: Text = ""
+    link: Text = ""
+    ignore_until: Text = ""
+
+
+@router.post("/projects/{slug}/regressions/{regression_id}")
+def triage(
+    request: Request,
+    slug: str,
+    regression_id: int,
+    form: Annotated[TriageForm, Form()],
+    db: Db,
+    who: Triager,
+    now: Now,
+) -> Response:
+    """All fields of the form of one regression."""
+    id_ = small_id(regression_id)
+    before = findings.regression_detail(db, slug, id_).row
+    fields = form.model_dump(exclude={"state"})
+    regressions.edit(db, id_, {**fields, "note": form.note.replace("\r\n", "\n")}, now, actor=who.name)
+    if form.state and form.state != before.state:
+        regressions.set_state(db, id_, form.state, now, actor=who.name)
+    return _back(request, f"/projects/{slug}/regressions/{id_}")
+
+
+class SeveralForm(BaseModel):
+    """The rows chosen, and what to do with them: a state, or "merge"."""
+
+    id: Annotated[list[int], Field(max_length=200)] = []
+    action: Text = ""
+
+
+@router.post("/projects/{slug}/regressions")
+def triage_several(
+    request: Request,
+    slug: str,
+    db: Db,
+    who: Triager,
+    now: Now,
+    form: Annotated[SeveralForm, Form()],
+) -> Response:
+    """One state for all that are chosen, or a merge of them into the oldest."""
+    chosen = sorted(small_id(one) for one in form.id)
+    if not chosen:
+        raise Invalid("No regression is chosen.", "Tick the rows first.")
+    for one in chosen:
+        findings.regression_detail(db, slug, one)
+    if form.action == "merge":
+        regressions.merge(db, chosen[1:], chosen[0], now, actor=who.name)
+    else:
+        for one in chosen:
+            regressions.set_state(db, one, form.action, now, actor=who.name)
+    return _back(request, f"/projects/{slug}/regressions")
+
+
+def _reach_job(db: Db, who: Operator, job_id: int) -> None:
+    if who.projects:
+        who.require_project(live.project_of_job(db, small_id(job_id)))
+
+
+def _reach_request(db: Db, who: Operator, request_id: int) -> None:
+    if who.projects:
+        who.require_project(live.project_of_request(db, small_id(request_id)))
+
+
+@router.post("/jobs/{job_id}/cancel", dependencies=[Depends(_reach_job)])
+def cancel_job(request: Request, job_id: int, db: Db, who: Operator, now: Now) -> Response:
+    jobs.cancel(db, small_id(job_id), now, actor=who.name)
+    return _back(request, f"/jobs/{job_id}")
+
+
+@router.post("/jobs/{job_id}/retry", dependencies=[Depends(_reach_job)])
+def retry_job(request: Request, job_id: int, db: Db, who: Operator, now: Now) -> Response:
+    jobs.retry(db, small_id(job_id), now, actor=who.name)
+    return _back(request, f"/jobs/{job_id}")
+
+
+@router.post("/requests/{request_id}/cancel", dependencies=[Depends(_reach_request)])
+def cancel_request(request: Request, request_id: int, db: Db, who: Operator, now: Now) -> Response:
+    requests.cancel(db, small_id(request_id), now, actor=who.name)
+    return _back(request, f"/requests/{request_id}")

@@ -121,9 +121,10 @@ def _unevenness(steps: Floats, sd: float) -> Floats | None:
     sums = np.zeros(n)
     np.cumsum(np.minimum(steps, 8.0 * sd), out=sums[1:])
     inner = (sums[2 * HALF_VIEW :] - sums[: -2 * HALF_VIEW]) / (2 * HALF_VIEW)
-    if inner.max() < UNEVEN * inner.min():
+    typical = float(np.partition(inner, inner.size // 2)[inner.size // 2])
+    if typical < 0.1 * sd or inner.max() < UNEVEN * inner.min():
         return None
-    inner /= np.partition(inner, inner.size // 2)[inner.size // 2]
+    inner /= typical
     out = np.empty(n + 1)
     out[HALF_VIEW : HALF_VIEW + inner.size] = inner
     out[:HALF_VIEW] = inner[0]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from groundspeed.service.domain.intervals import Interval, paired, unpaired
-from groundspeed.service.domain.robust import median
+from groundspeed.service.domain.robust import median, relative
 from groundspeed.service.domain.series import Direction, Floats
 
 Answer = Literal["regressed", "improved", "changed", "unchanged", "inconclusive", "never-compared"]
@@ -93,9 +93,9 @@ def compare(base: Samples, head: Samples, config: GateConfig | None = None) -> V
     reason = " ".join(r for r in (words, reason) if r)
     return Verdict(
         answer,
-        math.expm1(interval.centre),
-        math.expm1(interval.low),
-        math.expm1(interval.high),
+        relative(interval.centre),
+        relative(interval.low),
+        relative(interval.high),
         _mde(interval, config),
         pairs,
         min(1.0, interval.p_value * config.looks),
@@ -132,7 +132,7 @@ def _mde(interval: Interval, config: GateConfig) -> float:
     """Smallest effect that clears both the interval's half width and the threshold with the stated power."""
     half = 0.5 * (interval.high - interval.low)
     extra = float(special.ndtri(config.power)) * interval.error
-    return math.expm1(max(half, math.log1p(config.threshold)) + extra)
+    return relative(max(half, math.log1p(config.threshold)) + extra)
 
 
 def _answer(interval: Interval, pairs: int, config: GateConfig) -> tuple[Answer, str]:

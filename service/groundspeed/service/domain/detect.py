@@ -17,7 +17,7 @@ from groundspeed.service.domain.findings import (
 )
 from groundspeed.service.domain.history import GUARD, KEEP, SPAN, StaleStateError, Stretch
 from groundspeed.service.domain.noise import classify, ledger
-from groundspeed.service.domain.robust import median
+from groundspeed.service.domain.robust import LARGEST_LOG, median, relative
 from groundspeed.service.domain.series import Columns, SeriesData, columns
 from groundspeed.service.domain.state import DETECTOR_VERSION, DetectorState
 
@@ -120,7 +120,7 @@ def _interval(delta: float, error: float, df: int, *, log: bool) -> tuple[float,
 
 
 def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0))
+    return math.exp(min(value, LARGEST_LOG))
 
 
 def _cause(x0: int, x1: int, env0: int, env1: int) -> Cause:
@@ -157,6 +157,6 @@ def _drift(stretch: Stretch, seen: Examination) -> Drift | None:
     found = seen.analysis
     if found is None or found.slope == 0.0:
         return None
-    total = math.expm1(found.slope * (stretch.size - 1))
+    total = relative(found.slope * (stretch.size - 1))
     x0, x1 = int(stretch.x[0]), int(stretch.x[-1])
-    return Drift(math.expm1(found.slope), total, x0, x1, abs(found.slope_strength))
+    return Drift(relative(found.slope), total, x0, x1, abs(found.slope_strength))

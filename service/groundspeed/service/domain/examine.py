@@ -10,7 +10,7 @@ from groundspeed.service.domain.analyse import Analysis, Demand, Step, analyse
 from groundspeed.service.domain.ends import end_steps
 from groundspeed.service.domain.history import Stretch
 from groundspeed.service.domain.replicates import FIND_ALPHA, between_process, contrast, judge
-from groundspeed.service.domain.robust import is_log_scale
+from groundspeed.service.domain.robust import LARGEST_LOG, is_log_scale, median
 from groundspeed.service.domain.series import Floats, SeriesData
 from groundspeed.service.domain.short import analyse_short, spread_of
 
@@ -43,6 +43,10 @@ class DetectConfig:
         return min(base, SHORT_THRESHOLD) * (1.0 + 1.5 / n) if n < SHORT else base * (1.0 + 1.0 / n)
 
 
+FARTHEST = 1e9
+"""On a linear scale no value counts as farther from zero than so many typical ones: squares stay finite."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """The working scale: logarithms, or multiples of ``unit`` where values are not all positive."""
@@ -55,15 +59,18 @@ class Scale:
         if is_log_scale(y):
             return cls(True, 1.0)
         sizes = np.abs(y)
-        unit = float(np.median(sizes)) or float(np.max(sizes, initial=0.0)) or 1.0
-        return cls(False, unit)
+        unit = (median(sizes) or float(np.max(sizes))) if sizes.size else 0.0
+        return cls(False, unit or 1.0)
 
     def to(self, y: Floats) -> Floats:
-        z: Floats = np.log(y) if self.log else y / self.unit
-        return z
+        if self.log:
+            logs: Floats = np.log(y)
+            return logs
+        most = FARTHEST * min(self.unit, 1e290)
+        return np.minimum(np.maximum(y, -most), most) / self.unit
 
     def back(self, z: float) -> float:
-        return math.exp(z) if self.log else z * self.unit
+        return math.exp(min(z, LARGEST_LOG)) if self.log else z * self.unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ def explain_point(series: SeriesData, detection: Detection, x: int) -> str:
         words += _flagged(change, detection, series)
     elif inside is not None:
         words.append(
-            f"It lies between {inside.x_before} and {inside.x_after}, where the level changed by {_size(inside, series)}: "
-            "nobody measured it, so it is one of the suspects."
+            f"It lies between {inside.x_before} and {inside.x_after}, where the level changed by "
+            f"{_size(inside, series)}: nobody measured it, so it is one of the suspects."
         )
     elif x in points and points[x].finite():
         words += _not_flagged(points[x], series, detection)
@@ -52,18 +52,18 @@ def _measured(point: Point | None, series: SeriesData, x: int) -> str:
 
 
 def _flagged(change: ChangePoint, detection: Detection, series: SeriesData) -> list[str]:
+    levels = f"{change.level_after:.4g} {series.unit} where it was {change.level_before:.4g}"
+    noise = f"Noise between points is {detection.noise.point:.2%}, so this is {change.strength:.1f} standard errors"
     words = [
-        f"It is a {change.kind}: from here on the level is {change.level_after:.4g} {series.unit} where it was "
-        f"{change.level_before:.4g}, a change of {_size(change, series)}.",
-        f"Noise between points is {detection.noise.point:.2%}, so this is {change.strength:.1f} standard errors; noise "
-        f"alone does as much in {_chance(change.p_value)} of series like this.",
+        f"It is a {change.kind}: from here on the level is {levels}, a change of {_size(change, series)}.",
+        f"{noise}; noise alone does as much in {_chance(change.p_value)} of series like this.",
     ]
     if change.replicated:
         words.append("Fresh processes on both sides bear it out.")
     if change.provisional:
         words.append(
-            f"It is provisional: {change.points_before} points before and {change.points_after} after are too few to be "
-            "sure. More points, or fresh processes on both sides, will confirm or withdraw it."
+            f"It is provisional: {change.points_before} points before and {change.points_after} after are too few to "
+            "be sure. More points, or fresh processes on both sides, will confirm or withdraw it."
         )
     if change.unmeasured:
         words.append(f"{len(change.unmeasured)} commits before it were not measured; any of them may be the cause.")
@@ -125,7 +125,8 @@ def explain_verdict(verdict: Verdict, config: GateConfig) -> str:
         return f"Never compared: {verdict.reason}"
     if math.isnan(verdict.effect):
         return f"Inconclusive: {verdict.reason}"
-    seen = f"head over base is {verdict.effect:+.2%} (interval {verdict.low:+.2%} to {verdict.high:+.2%}, {verdict.method})"
+    span = f"{verdict.low:+.2%} to {verdict.high:+.2%}"
+    seen = f"head over base is {verdict.effect:+.2%} (interval {span}, {verdict.method})"
     limit = f"The smallest change that {verdict.pairs} pairs like these show is {verdict.mde:.2%}."
     answer = {
         "regressed": f"Regressed: {seen}.",

@@ -59,10 +59,10 @@ def segment_modes(z: Floats, raw: list[int], modes: Modes, threshold: float, flo
         folded = _fold(z[a:b], modes.gap)
         window = Window(folded, modes.spread)
         cuts += [a + p for p in segment(window, threshold, floor, modes.spread)]
-    cuts.sort()
+    cuts = _apart(z, sorted(set(cuts)))
     for _ in range(2):
         cuts = sorted({_place(z, *near, modes) for near in surroundings(cuts, z.size)})
-    return _prune(z, cuts, modes, floor)
+    return _prune(z, _apart(z, cuts), modes, floor)
 
 
 def _fold(z: Floats, gap: float) -> Floats:
@@ -82,6 +82,21 @@ def shift(before: Floats, after: Floats) -> float:
     at = np.linspace(0.06, 0.94, 23)
     gaps = np.sort(np.quantile(after, at) - np.quantile(before, at))
     return float(gaps[gaps.size // 2])
+
+
+def _apart(z: Floats, cuts: list[int]) -> list[int]:
+    """Of two cuts with too few points between them to know their modes keep the one with the clearer change."""
+    cuts = list(cuts)
+    k = 0
+    while k + 1 < len(cuts):
+        if cuts[k + 1] - cuts[k] > 2 * MIN_SEGMENT:
+            k += 1
+            continue
+        start = cuts[k - 1] if k else 0
+        end = cuts[k + 2] if k + 2 < len(cuts) else z.size
+        sizes = [abs(shift(z[start:p], z[p:end])) for p in cuts[k : k + 2]]
+        del cuts[k if sizes[0] < sizes[1] else k + 1]
+    return cuts
 
 
 def _prune(z: Floats, cuts: list[int], modes: Modes, floor: float) -> list[int]:

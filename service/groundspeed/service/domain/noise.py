@@ -8,7 +8,7 @@ from groundspeed.service.domain.examine import Examination
 from groundspeed.service.domain.findings import NoiseLedger, SeriesClass
 from groundspeed.service.domain.history import Stretch
 from groundspeed.service.domain.replicates import between_process
-from groundspeed.service.domain.robust import median
+from groundspeed.service.domain.robust import median, relative
 from groundspeed.service.domain.series import Floats, Point, SeriesData
 
 NOISY_SD = 0.03
@@ -36,15 +36,15 @@ def ledger(
     return NoiseLedger(
         point=sd,
         wander=wander,
-        mde=math.expm1(max((threshold + POWER_Z) * wander * math.sqrt(2.0 / MDE_POINTS), examination.floor)),
-        floor=math.expm1(examination.floor),
+        mde=relative(max((threshold + POWER_Z) * wander * math.sqrt(2.0 / MDE_POINTS), examination.floor)),
+        floor=relative(examination.floor),
         mde_points=MDE_POINTS,
         within_process=parts[0] if parts else old.within_process,
         between_process=process if process is not None else old.between_process,
         between_day=day,
         between_node=parts[2] if parts else old.between_node,
         outlier_share=found.outliers / stretch.size if found else 0.0,
-        mode_gap=math.expm1(found.modes.gap) if found and found.modes else None,
+        mode_gap=relative(found.modes.gap) if found and found.modes else None,
         quantum=_quantum(stretch.y),
     )
 

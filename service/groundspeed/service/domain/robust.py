@@ -10,6 +10,15 @@ MAD_TO_SD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
 
 
+LARGEST_LOG = 700.0
+"""Exponents above this are cut: a ratio of 1e304 says all there is to say."""
+
+
+def relative(log_change: float) -> float:
+    """Relative change that a difference of logarithms amounts to."""
+    return math.expm1(min(log_change, LARGEST_LOG))
+
+
 def median(values: Floats) -> float:
     """Median of a non-empty array; a sort, because ``np.median`` costs thirty times as much on short ones."""
     ordered = np.sort(values)

@@ -80,7 +80,7 @@ def write_tree(root: Path, shas: list[str], *, name: str = "box") -> int:
 
 def _row(values: list[float | None], params: list[list[str]], version: str, started: int, samples: Any = None) -> list[Any]:
     def column(factor: float) -> list[float | None]:
-        return [None if v is None or v != v else round(v * factor, 9) for v in values]
+        return [None if v is None or v != v else float(f"{v * factor:.5g}") for v in values]
 
     ones = [None if v is None or v != v else 1 for v in values]
     tens = [None if v is None or v != v else 10 for v in values]

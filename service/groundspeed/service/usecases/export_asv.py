@@ -145,8 +145,8 @@ class _Imported:
             values[at] = math.nan
         stats: dict[str, Any] = facts.get("stats", {})
         row = [
-            values, axes, benchmark.version, int(run.started_at.timestamp() * 1000), run.duration_s or None,
-            *(stats.get(key) for key in ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")),
+            values, axes, benchmark.version, int(run.started_at.timestamp() * 1000), _five_digits(run.duration_s) or None,
+            *([_five_digits(v) for v in stats[key]] if key in stats else None for key in asv.STATISTICS),
             samples if any(samples) else None,
         ]  # fmt: skip
         while row and row[-1] is None:
@@ -166,6 +166,11 @@ class _Imported:
                 self._points[name, str(index)] = points
             self._index[key] = points[_canonical(series.params.values())]
         return self._index[key]
+
+
+def _five_digits(value: Any) -> Any:
+    """As asv writes statistics; files of its first version hold more digits."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _canonical(values: Iterable[Any]) -> str:

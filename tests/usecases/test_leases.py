@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fleet import POLICY, Fleet, fleet
 
+from fleet import POLICY, Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Forbidden, NotFound
 from groundspeed.service.usecases import jobs, leases, nodes, requests

@@ -1,0 +1,59 @@
+"""What several commands need before they can begin: the settings of a data folder, and its database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from groundspeed.service.db.engine import Database
+    from groundspeed.service.settings import Settings
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder that holds everything the service writes.", show_default=".groundspeed"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def settings_for(data: Path | None, **overrides: object) -> Settings:
+    """Settings of the environment, with what the command line says on top. Raises ConfigError."""
+    from groundspeed.service.settings import Settings
+
+    given = {name: value for name, value in overrides.items() if value is not None}
+    if data is not None:
+        given["data_dir"] = data
+    loaded = Settings.load(**given)
+    return loaded.model_copy(update={"data_dir": loaded.data_dir.absolute()})
+
+
+@contextmanager
+def database(settings: Settings) -> Iterator[Database]:
+    """The database, brought to the newest tables. Raises Conflict when a newer Groundspeed wrote it."""
+    from groundspeed.service.db import migrate
+    from groundspeed.service.db.engine import Database
+
+    make_folder(settings.data_dir)
+    db = Database(settings.database)
+    try:
+        migrate.upgrade(db)
+        yield db
+    finally:
+        db.close()
+
+
+def make_folder(folder: Path) -> None:
+    """Create the data folder, readable by its owner alone. Raises Invalid when that cannot be."""
+    from groundspeed.service.errors import Invalid
+
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(
+            f"The data folder {folder} cannot be made: {error.strerror}.",
+            "Name another with --data, or correct what is in the way.",
+        ) from None

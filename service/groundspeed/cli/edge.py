@@ -1,0 +1,81 @@
+"""The edge of the command line: every failure leaves as one paragraph and an exit status, never as a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+
+from groundspeed.service.errors import GroundspeedError
+
+FAILED = 2
+"""Exit status for anything that the user can put right; 1 is left to commands that answer no."""
+
+_EXTRAS = {
+    "service": ("alembic", "celery", "croniter", "fastapi", "jinja2", "scipy", "sqlalchemy", "sqlmodel", "uvicorn"),
+    "worker": ("httpx", "kombu", "psutil", "pydantic_settings", "tenacity", "groundspeed.workers"),
+}
+
+
+def guarded(program: Callable[[], None]) -> int:
+    """Run the program; returns its exit status. GROUNDSPEED_TRACEBACK=1 lets errors through, for developers."""
+    try:
+        program()
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0 if done.code is None else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone; say nothing more, not even from the interpreter's own flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("GROUNDSPEED_TRACEBACK"):
+            raise
+        complain(explain(error))
+        return FAILED
+    return 0
+
+
+def explain(error: Exception) -> str:
+    """One paragraph: what happened, and what to do."""
+    if isinstance(error, GroundspeedError):
+        return f"{error.title} {error.advice}".strip()
+    if isinstance(error, ModuleNotFoundError) and (extra := missing_extra(error.name or "")):
+        return (
+            f"This command needs the {extra} part of Groundspeed, which is not installed here "
+            f"(no module {error.name!r}). Install it with: pip install 'groundspeed[{extra}]'"
+        )
+    if type(error).__module__.startswith("groundspeed."):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = f" {error.filename}" if error.filename else ""
+        return f"The operating system refused{where}: {error.strerror}. Correct that and run the command again."
+    return (
+        f"Something unforeseen went wrong: {type(error).__name__}: {error}. That is a fault of Groundspeed: please report "
+        "it with the output of the same command under GROUNDSPEED_TRACEBACK=1."
+    )
+
+
+def missing_extra(module: str) -> str | None:
+    """The extra that brings a module; None for a module that no extra brings."""
+    for extra, modules in _EXTRAS.items():
+        if any(module == name or module.startswith(name + ".") for name in modules):
+            return extra
+    return None
+
+
+def complain(paragraph: str) -> None:
+    """To standard error, wrapped to the terminal's width; as one line when piped."""
+    text = " ".join(paragraph.split())
+    if sys.stderr.isatty():
+        text = textwrap.fill(text, width=min(100, _columns()), break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"groundspeed: {text}\n")
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return 80

@@ -1,0 +1,194 @@
+"""``groundspeed``: every command imports what it needs when it is used, and names the part that is missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from groundspeed.cli import context, edge
+from groundspeed.cli.output import console, show_json, table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Continuous performance regressions for GPU and machine-learning software.",
+)
+config_app = typer.Typer(no_args_is_help=True, help="The project's configuration, groundspeed.toml.")
+project_app = typer.Typer(no_args_is_help=True, help="Repositories under watch.")
+token_app = typer.Typer(no_args_is_help=True, help="Bearer tokens of people, programs and nodes.")
+app.add_typer(config_app, name="config")
+app.add_typer(project_app, name="project")
+app.add_typer(token_app, name="token")
+
+
+def main() -> None:
+    """The console script."""
+    _register()
+    sys.exit(edge.guarded(lambda: app(standalone_mode=True)))
+
+
+def _register() -> None:
+    """Commands that live in modules of their own; each loads light."""
+    from groundspeed.cli import demo, detect, gate, up
+
+    app.command("up")(up.up)
+    app.command("demo")(demo.demo)
+    app.command("detect")(detect.detect)
+    app.command("gate")(gate.gate)
+
+
+@app.command()
+def worker() -> None:
+    """Run a benchmark worker on this machine (settings: GROUNDSPEED_WORKER_*)."""
+    from groundspeed.workers.main import run
+
+    raise SystemExit(run())
+
+
+@app.command()
+def findings(
+    project: Annotated[str, typer.Argument(help="Name of the project.")],
+    data: context.DataOption = None,
+    json: context.JsonOption = False,
+) -> None:
+    """What was found in a project's history: one row for each cause."""
+    from groundspeed.cli import answer
+
+    with context.database(context.settings_for(data)) as db:
+        found = answer.load(db, project)
+    if json:
+        show_json(found)
+    else:
+        console().print(answer.render(found))
+
+
+@app.command()
+def status(data: context.DataOption = None, json: context.JsonOption = False) -> None:
+    """Projects, jobs and nodes, and whether Groundspeed runs on this folder."""
+    from datetime import UTC, datetime
+
+    from groundspeed.cli import instance
+    from groundspeed.service.usecases.pulse import pulse
+
+    settings = context.settings_for(data)
+    with context.database(settings) as db:
+        seen = pulse(db, datetime.now(UTC), settings.node_silent_s)
+    facts = instance.running(settings.data_dir)
+    if json:
+        show_json({"running": facts, "pulse": seen})
+        return
+    out = console()
+    out.print(f"running at {facts.get('url', '?')}" if facts else "not running on this folder")
+    rows = [(f"jobs {state}", str(n)) for state, n in sorted(seen.jobs.items())]
+    rows += [(f"nodes {state}", str(n)) for state, n in sorted(seen.nodes.items())]
+    rows += [(f"runs {outcome}", str(n)) for outcome, n in sorted(seen.runs.items())]
+    rows += [
+        ("silent nodes", str(seen.silent_nodes)),
+        ("oldest waiting job", f"{seen.oldest_queued_s:.0f} s"),
+        ("unsent messages", str(seen.unsent_messages)),
+        ("series to be analysed", str(seen.unanalysed_series)),
+    ]
+    out.print(table(("what", "how many"), rows, right=("how many",)))
+
+
+@project_app.command("add")
+def project_add(
+    repo: Annotated[str, typer.Argument(help="Folder or URL of a git repository with a groundspeed.toml.")],
+    branch: Annotated[str | None, typer.Option(help="Branch to watch; otherwise the configuration's.")] = None,
+    credential: Annotated[str | None, typer.Option(help="Name of a credential in the settings.")] = None,
+    data: context.DataOption = None,
+) -> None:
+    """Put a repository under watch."""
+    from datetime import UTC, datetime
+
+    from groundspeed.cli import repository
+    from groundspeed.service.usecases import projects
+
+    settings = context.settings_for(data)
+    place = repository.checked(repo)
+    with context.database(settings) as db:
+        new = projects.New(place, branch, credential, watch=True)
+        added = projects.add(db, repository.mirrors(settings), new, datetime.now(UTC))
+    console().print(f"{added.slug} ({added.branch}) is {'now' if added.created else 'already'} under watch.")
+
+
+@app.command("run")
+def ask(
+    project: Annotated[str, typer.Argument(help="Name of the project.")],
+    commits: Annotated[str, typer.Option("--range", help="a..b or one commit; otherwise the newest.")] = "",
+    suite: Annotated[list[str] | None, typer.Option(help="Only this suite; may be given several times.")] = None,
+    data: context.DataOption = None,
+) -> None:
+    """Ask for commits to be measured; a running Groundspeed (or the next one) does it."""
+    from datetime import UTC, datetime
+
+    from groundspeed.cli import repository
+    from groundspeed.service.usecases import requests
+
+    settings = context.settings_for(data)
+    with context.database(settings) as db:
+        asked = requests.Asked(range=commits, suites=tuple(suite or ()))
+        ref = requests.create(db, repository.mirrors(settings), project, asked, datetime.now(UTC))
+    console().print(f"Request {ref.id} is {ref.state}{'' if ref.created else ' (it was asked before)'}.")
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[Path, typer.Argument(help="The file to check.")] = Path("groundspeed.toml"),
+    json: context.JsonOption = False,
+) -> None:
+    """Read a groundspeed.toml and say every mistake in it, with line and column."""
+    from groundspeed.service.config import load
+    from groundspeed.service.errors import ConfigError
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}.", "`groundspeed init` writes one.") from None
+    config = load(text, str(file))
+    if json:
+        show_json(config)
+    else:
+        console().print(f"{file} is good: {len(config.suite)} suites.")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON Schema of groundspeed.toml."""
+    from groundspeed.service.config import json_schema
+
+    show_json(json_schema())
+
+
+@token_app.command("create")
+def token_create(
+    name: Annotated[str, typer.Argument(help="Who or what it is for.")],
+    role: Annotated[str, typer.Option(help="viewer, triager, operator, admin or worker.")] = "viewer",
+    node: Annotated[str | None, typer.Option(help="For a worker: the only node it speaks for.")] = None,
+    data: context.DataOption = None,
+) -> None:
+    """Make a token; it is shown once."""
+    from datetime import UTC, datetime
+
+    from groundspeed.service.usecases import tokens
+
+    with context.database(context.settings_for(data)) as db:
+        secret = tokens.create(db, tokens.New(name, role, node), datetime.now(UTC))
+    sys.stdout.write(secret + "\n")
+
+
+@token_app.command("revoke")
+def token_revoke(name: str, data: context.DataOption = None) -> None:
+    """End every token of that name."""
+    from datetime import UTC, datetime
+
+    from groundspeed.service.usecases import tokens
+
+    with context.database(context.settings_for(data)) as db:
+        count = tokens.revoke(db, name, datetime.now(UTC))
+    console().print(f"{count} tokens were revoked.")

@@ -53,3 +53,8 @@ web: $(VENV)/.run ## Bundle the page scripts with the Node that comes as a wheel
 	@if [ -f web/package.json ]; then $(BIN)/python web/build.py; fi
 
 .PHONY: lint web
+
+bench-scale: $(VENV)/.test ## What the store does under load, beside its floor; PARTS="ingest pages"
+	@$(BIN)/python tests/bench/scale $(PARTS)
+
+.PHONY: bench-scale

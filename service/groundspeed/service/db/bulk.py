@@ -71,11 +71,11 @@ def _sqlite(
     cursor = connection.connection.cursor()
     found: list[Row] = []
     try:
-        for values in ready:
+        for given in ready:
             try:
-                found += cursor.execute(statement, values).fetchall()
+                found += cursor.execute(statement, given).fetchall()
             except sqlite3.Error:
-                connection.exec_driver_sql(statement, values)  # the same again, as an error of SQLAlchemy
+                connection.exec_driver_sql(statement, given)  # the same again, as an error of SQLAlchemy
                 raise
     finally:
         cursor.close()

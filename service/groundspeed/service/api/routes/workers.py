@@ -58,7 +58,8 @@ def log(attempt_id: str, message: v1.LogBatch, parts: PartsDep, who: Worker) -> 
 def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, now: Now) -> v1.RunAck:
     leases.check_owner(parts.database, attempt_id, who.node)
     answer = ingest.ingest_runs(parts.database, attempt_id, message, now)
-    artefacts.mark_stored(parts.database, _store(parts), attempt_id)
+    if any(run.artefacts for run in message.runs):
+        artefacts.mark_stored(parts.database, _store(parts), attempt_id)
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -34,7 +34,6 @@ class GraphQuery:
 @dataclass(frozen=True, slots=True)
 class _Point:
     position: int
-    revision: int
     environment: int
     value: float
     low: float
@@ -52,7 +51,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         project = refs.project_row(session, slug)
         rows = series_of(session, project.id, query.series)
         high = reads.tip_position(session, project.id) if query.high is None else query.high
-        points = {id_: _points(list(group)) for id_, group in _by_series(session, query, high)}
+        points = {id_: _points(rows_) for id_, rows_ in _by_series(session, project.id, query, high).items()}
         changes: dict[int, list[v.Change]] = {}
         for change in refs.changes(session, reads.changes_of_series(session, query.series)):
             changes.setdefault(change.series, []).append(change)
@@ -60,7 +59,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         chosen = [
             _chosen(row, points.get(row.id, []), changes.get(row.id, []), (failures, query.points)) for row in rows
         ]
-        frame = _Frame(session, chosen)
+        frame = _Frame(session, project.id, chosen)
         revisions = frame.revisions()
         return v.Graph(
             project=refs.project_ref(project),
@@ -83,39 +82,32 @@ def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any
     return rows
 
 
-def _by_series(session: Session, query: GraphQuery, high: int) -> Any:
-    return groupby(reads.points(session, query.series, query.low, high), key=lambda row: row.series_id)
+def _by_series(session: Session, project_id: int, query: GraphQuery, high: int) -> dict[int, list[Any]]:
+    out: dict[int, list[Any]] = {}
+    for row in reads.points(session, project_id, query.series, query.low, high):
+        out.setdefault(row[0], []).append(row)
+    return out
 
 
 def _points(rows: list[Any]) -> list[_Point]:
-    """Results of the same commit and environment become one point."""
-    out = []
-    for (position, environment), group in groupby(
-        sorted(rows, key=lambda r: (r.position, r.environment_id)), key=lambda r: (r.position, r.environment_id)
-    ):
-        every = list(group)
-        state = min((r.state for r in every), key=_rank)
-        used = (
-            [r for r in every if r.state == state] if state != "valid" else [r for r in every if r.state != "rejected"]
-        )
-        values = [r.value for r in used]
-        centre = values[0] if len(values) == 1 else median(values)
-        half = used[0].spread if len(values) == 1 else 0.0
-        last = every[-1]
-        out.append(
-            _Point(
-                position,
-                last.revision_id,
-                environment,
-                centre,
-                min(values) - half,
-                max(values) + half,
-                len(every),
-                last.run_id,
-                state,
-            )
-        )
-    return out
+    """Results of the same commit and environment become one point. Rows as ``reads.points`` gives them."""
+    groups: dict[tuple[int, int], list[Any]] = {}
+    for row in rows:
+        groups.setdefault((row[1], row[2]), []).append(row)
+    return [_alone(group[0]) if len(group) == 1 else _together(group) for _, group in sorted(groups.items())]
+
+
+def _alone(row: Any) -> _Point:
+    _, position, environment, value, spread, state, run, _ = row
+    return _Point(position, environment, value, value - spread, value + spread, 1, run, state)
+
+
+def _together(group: list[Any]) -> _Point:
+    """Median and range of several processes; rejected ones count only where there is nothing else."""
+    state = min((row[5] for row in group), key=_rank)
+    values = [row[3] for row in group if (row[5] == "rejected") == (state == "rejected")]
+    run = max(row[6] for row in group)
+    return _Point(group[0][1], group[0][2], median(values), min(values), max(values), len(group), run, state)
 
 
 def _rank(state: str) -> int:
@@ -165,7 +157,7 @@ def _drawn(frame: _Frame, one: _Chosen) -> v.GraphSeries:
         segments=_segments(one.every, one.shown, ends),
         changes=tuple(one.changes),
         failures=tuple(
-            v.Failure(revision=frame.revision[f.revision_id], outcome=f.outcome, run=f.id) for f in one.failures
+            v.Failure(revision=frame.revision[f.position], outcome=f.outcome, run=f.id) for f in one.failures
         ),
         threshold=one.row.threshold,
     )
@@ -180,7 +172,7 @@ def _same_place(series: Any, failure: Any) -> bool:
 
 def _columns(frame: _Frame, chosen: list[_Point]) -> v.Points:
     return v.Points.model_construct(
-        revision=tuple(frame.revision[p.revision] for p in chosen),
+        revision=tuple(frame.revision[p.position] for p in chosen),
         environment=tuple(frame.environment[p.environment] for p in chosen),
         value=tuple(refs.finite(p.value) for p in chosen),
         low=tuple(refs.finite(p.low) for p in chosen),
@@ -209,12 +201,12 @@ def _segments(points: list[_Point], chosen: list[_Point], ends: list[int]) -> tu
 class _Frame:
     """Commits (oldest first) and environments (in order of appearance) that something stands on, with their places."""
 
-    def __init__(self, session: Session, chosen: Sequence[_Chosen]) -> None:
-        wanted = {p.revision for one in chosen for p in one.shown} | {
-            f.revision_id for one in chosen for f in one.failures
+    def __init__(self, session: Session, project_id: int, chosen: Sequence[_Chosen]) -> None:
+        wanted = {p.position for one in chosen for p in one.shown} | {
+            f.position for one in chosen for f in one.failures
         }
-        self._rows = sorted(reads.revision_columns_by_id(session, wanted).values(), key=lambda row: row.position)
-        self.revision = {row.id: i for i, row in enumerate(self._rows)}
+        self._rows = reads.revision_columns(session, project_id, wanted) if wanted else []
+        self.revision = {row.position: i for i, row in enumerate(self._rows)}
         ids = dict.fromkeys(p.environment for one in chosen for p in one.shown)
         found = reads.environments_by_id(session, ids)
         self._environments = tuple(refs.environment_ref(found[id_]) for id_ in ids)

@@ -173,7 +173,7 @@ def sparklines(session: Session, ids: Sequence[int], tip: int) -> dict[int, v.Sp
 
 def _spark(points: Mapping[int, list[float]], marks: Mapping[int, str]) -> v.Spark:
     """Every point while there are few; otherwise evenly chosen ones, with those at changes."""
-    x = list(points)
+    x = sorted(points)
     if len(x) > SPARK_POINTS:
         step = len(x) / SPARK_POINTS
         x = sorted({x[int(i * step)] for i in range(SPARK_POINTS)} | {x[-1]} | (set(marks) & set(x)))

@@ -65,7 +65,8 @@ def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionRe
     earlier: dict[int, tuple[int, float]] = {}
     if found.position is not None and rows:
         for row in reads.recent_values(session, rows, max(0, found.position - LOOK_BACK)):
-            if row.position < found.position:
+            known = earlier.get(row.series_id)
+            if row.position < found.position and (known is None or known[0] <= row.position):
                 earlier[row.series_id] = (row.position, row.value)
     at = reads.revisions_at(session, project_id, {position for position, _ in earlier.values()})
     out = []

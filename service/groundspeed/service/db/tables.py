@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.columns import big_id, big_reference, json_column, time_column, time_or_none
@@ -453,6 +453,13 @@ class Outbox(SQLModel, table=True):
     payload: dict[str, Any] = json_column()
     created_at: datetime = time_column()
     sent_at: datetime | None = time_or_none(index=True)
+
+
+class Bookmark(SQLModel, table=True):
+    """How far a slow walk over a large table has come."""
+
+    name: str = Field(primary_key=True, max_length=100)
+    place: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
 class ScheduleFire(SQLModel, table=True):

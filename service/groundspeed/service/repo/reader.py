@@ -46,6 +46,14 @@ class Repository:
                 f"{self.url} has no commit {name!r}.", "Look at it with `git log`; is it pushed, and spelled as there?"
             ) from None
 
+    def has(self, sha: str) -> bool:
+        """Whether the commit is here, on whatever branch or none."""
+        try:
+            self.resolve(sha)
+        except Invalid:
+            return False
+        return True
+
     def branch_tip(self, branch: str) -> str:
         """The newest commit of a branch; raises :class:`Invalid` naming the branches there are."""
         try:

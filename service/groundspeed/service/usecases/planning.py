@@ -82,7 +82,7 @@ def _read(mirrors: Mirrors, project: Project, request: Request) -> _Wanted:
     shas = list(request.payload.get("shas", ()))
     sides = [request.payload[side] for side in ("base", "head") if side in request.payload]
     repo = mirrors.open(project.repo_url, project.credential, fetch=False)
-    if not _has_all(repo, [*shas, *sides]):
+    if not all(repo.has(sha) for sha in (*shas, *sides)):
         repo = mirrors.open(project.repo_url, project.credential)
     branch_tip = repo.branch_tip(project.branch)
     tip = request.tip_sha or branch_tip
@@ -91,15 +91,6 @@ def _read(mirrors: Mirrors, project: Project, request: Request) -> _Wanted:
     places = {c.sha: c for c in history}
     commits = tuple(places.get(sha) or repo.commit(sha) for sha in sides or shas)
     return _Wanted(repo, config, tip, branch_tip, commits, tuple(history))
-
-
-def _has_all(repo: Repository, shas: Sequence[str]) -> bool:
-    try:
-        for sha in shas:
-            repo.resolve(sha)
-    except Invalid:
-        return False
-    return True
 
 
 def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, max_attempts: int) -> Planned:

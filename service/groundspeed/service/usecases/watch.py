@@ -62,7 +62,7 @@ def poll(database: Database, mirrors: Mirrors, project_id: int, now: datetime) -
 def _commits(
     session: Session, project: Project, repo: Repository, config: ProjectConfig, tip: str, now: datetime
 ) -> list[requests.Ref]:
-    """New commits of the branch; at first sight, and after a forced push, the newest ``project.history``.
+    """New commits of the branch; at first sight the newest ``project.history``.
 
     When somebody has asked for commits before the first look, those are what is measured, and watching starts here.
     """
@@ -70,13 +70,13 @@ def _commits(
     if old == tip:
         return []
     asked = old is None and _has_requests(session, project)
-    revisions.sync_branch(session, project, repo, tip)
+    rewritten = revisions.sync_branch(session, project, repo, tip)
     if asked:
         return []
-    if old is None or not repo.is_ancestor(old, tip):
+    if old is None or not repo.has(old):
         commits = repo.history(tip, config.project.history)[::-1]
     else:
-        commits = repo.since(old, tip)[-MAX_PUSH:]
+        commits = repo.since(old, tip)[-(config.project.history if rewritten else MAX_PUSH) :]
     shas = [commit.sha for commit in commits]
     missed = [sha for sha in _gaps(session, project, config.project.history) if sha not in shas]
     return [_push(session, project, missed + shas, tip, now)]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from celery import signals
+from celery.worker import state as celery_state
 
 from groundspeed.workers import tasks
 from groundspeed.workers.app import configure
@@ -36,6 +39,7 @@ _PR_SET_DUMPABLE = 4
 def run(settings: WorkerSettings | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit status (2: it could not start, and the reason was said)."""
     configure_logs(os.environ.get("GROUNDSPEED_LOG_LEVEL", "INFO"))
+    _end_cleanly_on_signals()
     try:
         settings = settings or WorkerSettings.load()
         with _folders(settings), _node(settings) as node:
@@ -43,6 +47,18 @@ def run(settings: WorkerSettings | None = None) -> int:
     except WorkerError as error:
         sys.stderr.write(f"groundspeed worker: {error}\n")
         return 2
+
+
+def _end_cleanly_on_signals() -> None:
+    """Until Celery has its own handlers: a signal ends the start-up, or Celery as soon as it runs."""
+
+    def on_signal(*_: Any) -> None:
+        if not tasks.shut_down():
+            raise SystemExit(0)
+        celery_state.should_stop = 0
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
 
 
 @contextmanager
@@ -75,14 +91,17 @@ def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
     sending = Client(settings.api_url, token, settings.node, threading.Event())
     spool = Spool(settings.spool, settings.spool_max_bytes)
     delivery = Delivery(sending, spool)
-    catalogue = {plugin.name: plugin for plugin in read_catalogue()}
+    with ThreadPoolExecutor(2) as both:
+        reading = both.submit(read_catalogue)
+        stack = discover(settings.python, settings.stack_packages, settings.cache)
+        catalogue = {plugin.name: plugin for plugin in reading.result()}
     parts = Node(
         settings=settings,
         client=client,
         spool=spool,
         delivery=delivery,
         git=Git(settings.home / "git", settings.git_timeout_s),
-        stack=discover(settings.python, settings.stack_packages, settings.cache),
+        stack=stack,
         catalogue=catalogue,
     )
     node = WorkerNode(parts, _version(), stop)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from queue import Empty, Queue
@@ -20,6 +21,7 @@ from groundspeed.workers.slots import Slot, divide, usable_cpus
 
 _MISMATCH_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 15.0
+_LOOK_EVERY_S = 60.0
 
 
 class WorkerNode:
@@ -33,6 +35,8 @@ class WorkerNode:
         self._paused = ""
         """Why no jobs are taken; empty: they are."""
         self._heartbeat_s = 10.0
+        self._told = ""
+        self._looked_at = 0.0
         self._attempts: dict[str, Attempt] = {}
         self._guard = threading.Lock()
         self._devices = hygiene.devices()
@@ -194,6 +198,7 @@ class WorkerNode:
     def _register(self) -> float:
         """Returns the pause until the next sign of life."""
         settings = self._node.settings
+        found = self._facets()
         reply = self._node.client.register(
             v1.RegisterRequest(
                 protocol=v1.PROTOCOL,
@@ -202,7 +207,7 @@ class WorkerNode:
                 labels={**settings.labels, "pool": settings.pool, "stack": settings.stack},
                 hardware=facets.hardware(self._devices),
                 devices=self._devices,
-                environment=self._facets(),
+                environment=found,
                 catalogue=tuple(self._node.catalogue.values()),
                 slots=settings.slots,
                 sandbox=sandbox.available()[0] if settings.sandbox == "auto" else "",
@@ -213,6 +218,7 @@ class WorkerNode:
             logger.error("the service does not take this worker: %s", reply.reason)
             return _MISMATCH_PAUSE_S
         self._heartbeat_s = reply.heartbeat_s
+        self._told, self._looked_at = fingerprint(found), time.monotonic()
         self._registered.set()
         logger.info("registered as %s (pool %s)", settings.node, settings.pool)
         return min(self._heartbeat_s, 2.0)
@@ -227,7 +233,7 @@ class WorkerNode:
                 hygiene=() if running else hygiene.findings(),
             )
         )
-        if reply.state == "unknown":
+        if reply.state == "unknown" or (not running and self._changed()):
             self._registered.clear()
             return 0.0
         paused = "" if reply.state == "active" else f"{reply.state} {reply.reason}".strip()
@@ -237,6 +243,13 @@ class WorkerNode:
             )
             self._paused = paused
         return self._heartbeat_s
+
+    def _changed(self) -> bool:
+        """Whether the node is another than the service was told of: a driver was updated under the worker."""
+        if time.monotonic() - self._looked_at < _LOOK_EVERY_S:
+            return False
+        self._looked_at = time.monotonic()
+        return fingerprint(self._facets()) != self._told
 
     def _facets(self) -> tuple[v1.Facet, ...]:
         stack = facets.stack_facets(self._node.stack, self._node.settings.stack)

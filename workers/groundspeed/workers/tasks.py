@@ -10,6 +10,8 @@ from groundspeed.workers.app import RUN_JOB, app
 class Wakeable(Protocol):
     def wake(self, job_id: int | None) -> None: ...
 
+    def shutdown(self) -> None: ...
+
 
 _bound: list[Wakeable] = []
 
@@ -17,6 +19,13 @@ _bound: list[Wakeable] = []
 def bind(node: Wakeable) -> None:
     """The node of this process, set once by the entry point."""
     _bound[:] = [node]
+
+
+def shut_down() -> bool:
+    """Have the node stop; whether there is one."""
+    for node in _bound:
+        node.shutdown()
+    return bool(_bound)
 
 
 @app.task(name=RUN_JOB)  # type: ignore[untyped-decorator]

@@ -1,5 +1,6 @@
 """Series for tests: a level with steps, in relative noise, from a seed."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,5 +21,5 @@ def values(
 
 def series(y: Sequence[float] | np.ndarray, *, direction: int = -1, start: int = 0, **more: object) -> SeriesData:
     """One process a point; NaN makes a gap."""
-    points = tuple(Point(start + i, () if v != v else (float(v),)) for i, v in enumerate(y))
+    points = tuple(Point(start + i, () if math.isnan(v) else (float(v),)) for i, v in enumerate(y))
     return SeriesData("s", direction, more.pop("kind", "time"), points, **more)  # type: ignore[arg-type]

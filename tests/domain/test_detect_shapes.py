@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from domain_series import series, values
 
+from domain_series import series, values
 from groundspeed.service.domain.detect import DetectConfig, StaleStateError, detect
 from groundspeed.service.domain.series import Point, SeriesData
 

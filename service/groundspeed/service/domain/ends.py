@@ -12,7 +12,7 @@ TAIL = 2
 TAIL_THRESHOLD = 4.5
 NEAR = 30
 LAG = 5
-CHANCE = 0.005
+CHANCE = 0.01
 """How likely the series' own outliers may explain the points at its end before the end is taken for a step."""
 
 

@@ -8,8 +8,14 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from groundspeed.service.domain.robust import median
+from groundspeed.service.domain.series import Floats
+
 Answer = Literal["confirmed", "refuted", "open"]
 
+HALF_OF_DIFFERENCE = 0.9539
+"""Median of |a - b| for two standard normal values."""
+OUTLYING = 3.0
 CONFIRM_ALPHA = 0.005
 AGREE_ALPHA = 0.05
 STRONG = 6.0
@@ -27,13 +33,27 @@ class Contrast:
     p_value: float
 
 
+def pair_sd(groups: Iterable[Floats]) -> float:
+    """Spread inside groups from the median difference of two members of one; outliers hardly move it."""
+    gaps = [np.abs(g[:, None] - g[None, :])[np.triu_indices(g.size, 1)] for g in groups if g.size >= 2]
+    return median(np.concatenate(gaps)) / HALF_OF_DIFFERENCE if gaps else 0.0
+
+
+def _held(logs: Floats, reach: float) -> Floats:
+    centre = median(logs)
+    return np.minimum(np.maximum(logs, centre - reach), centre + reach)
+
+
 def contrast(before: tuple[float, ...], after: tuple[float, ...], least_sd: float) -> Contrast:
     """Compare processes before and after a step (positive values; at least two each).
 
     Welch's t on the logarithms; no group is believed to scatter less than ``least_sd``, because two or three
-    processes agree by luck. The p-value is one-sided, in the direction seen.
+    processes agree by luck, and one process far from the rest of its group does not speak for it. The p-value is
+    one-sided, in the direction seen.
     """
     a, b = np.log(np.asarray(before)), np.log(np.asarray(after))
+    reach = OUTLYING * max(pair_sd([a, b]), least_sd)
+    a, b = _held(a, reach), _held(b, reach)
     va = max(float(np.var(a, ddof=1)), least_sd**2) / a.size
     vb = max(float(np.var(b, ddof=1)), least_sd**2) / b.size
     error = math.sqrt(va + vb)
@@ -56,12 +76,6 @@ def judge(claimed: float, strength: float, found: Contrast, floor: float, proces
 
 
 def between_process(many: Iterable[tuple[int, tuple[float, ...]]]) -> float | None:
-    """Pooled standard deviation of the logarithms of processes of one point; None without replicates."""
-    total, df = 0.0, 0
-    for _, values in many:
-        if min(values) <= 0.0:
-            continue
-        logs = np.log(np.asarray(values))
-        total += float(np.var(logs)) * logs.size
-        df += logs.size - 1
-    return math.sqrt(total / df) if df else None
+    """Standard deviation of the logarithms of processes of one point; None without replicates."""
+    groups = [np.log(np.asarray(values)) for _, values in many if min(values) > 0.0]
+    return pair_sd(groups) if groups else None

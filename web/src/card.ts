@@ -90,6 +90,7 @@ export class Card {
   }
 
   private async more(run: number, into: HTMLElement): Promise<void> {
+    if (document.body.dataset["static"]) return;
     const wanted = facts.get(run) ?? load<RunFacts>(`/api/v1/runs/${run}`);
     facts.set(run, wanted);
     try {

@@ -22,6 +22,8 @@ class GraphPage {
   private single: boolean;
   private saving = 0;
   private drawn = false;
+  /** A static site has nobody to ask. */
+  private fixed = Boolean(document.body.dataset["static"]);
 
   constructor(private graph: Graph, private root: HTMLElement, private plot: HTMLElement, private legend: HTMLElement, private toolbar: HTMLElement) {
     this.single = location.pathname.includes("/series/");
@@ -59,6 +61,7 @@ class GraphPage {
 
   private save(): void {
     const path = this.single ? location.pathname : `/projects/${this.graph.project.slug}/graph`;
+    if (this.fixed && !this.single) return;
     history.replaceState(null, "", path + write(this.state, this.single));
   }
 
@@ -125,7 +128,7 @@ class GraphPage {
   /** More points of a part, where the whole was thinned. */
   private async refine(): Promise<void> {
     const { from, to, x } = this.state;
-    if (from === null || to === null || x !== "commit" || !this.graph.series.some((s) => s.total > s.points.value.length)) return;
+    if (this.fixed || from === null || to === null || x !== "commit" || !this.graph.series.some((s) => s.total > s.points.value.length)) return;
     const part = await load<Graph>(`${this.api("graph")}&from=${Math.max(0, from)}&to=${Math.max(0, to)}`);
     if (from !== this.state.from || to !== this.state.to) return;
     const fresh = layout(part, this.state);
@@ -138,7 +141,7 @@ class GraphPage {
   private async whole(): Promise<void> {
     this.state.from = this.state.to = null;
     this.save();
-    if (this.graph.series.some((s) => s.total > s.points.value.length) || location.search.includes("from=")) await this.reload();
+    if (!this.fixed && (this.graph.series.some((s) => s.total > s.points.value.length) || location.search.includes("from="))) await this.reload();
     this.draw();
   }
 
@@ -205,13 +208,13 @@ class GraphPage {
       group("Up", button("Log", "Logarithmic scale (l)", () => this.set({ log: !state.log }), state.log),
         button("Relative", units > 1 ? "Units differ, so values are relative" : "Relative to the first point or to a chosen commit (r)", () => this.set({ relative: !state.relative, ref: state.relative ? "" : state.ref }), this.layout.relative)),
       group("Show", button("Spread", "Range of processes or samples (b)", () => this.set({ band: !state.band }), state.band),
-        button("Samples", "Raw samples of what is in view (s)", () => void this.toggleSamples(), state.samples),
+        ...(this.fixed ? [] : [button("Samples", "Raw samples of what is in view (s)", () => void this.toggleSamples(), state.samples)]),
         ...(this.graph.series.length > 1 ? [button("Apart", "One small graph a series (m)", () => this.set({ multiples: !state.multiples }), state.multiples)] : [])),
       group("Zoom", button("−", "Zoom out (−)", () => this.plots.forEach((u) => zoom(u, 1.6))), button("+", "Zoom in (+)", () => this.plots.forEach((u) => zoom(u, 0.625))), button("All", "Show all (0, or double click)", () => void this.whole())),
       state.pins.length > 0 ? h("span", { class: "pins" }, `A ${a?.slice(0, 8)} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a}&head=${b}` }, `compare with B ${b.slice(0, 8)}`), " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
       h("span", { class: "spacer" }),
       group("Keep", button("Link", "Copy the address of this view", () => void navigator.clipboard?.writeText(location.href)), button("PNG", "Download as PNG", () => this.png()),
-        ...(["svg", "csv", "json"] as const).map((kind) => button(kind.toUpperCase(), `Download as ${kind.toUpperCase()}`, () => this.file(kind)))),
+        ...(this.fixed ? [] : (["svg", "csv", "json"] as const)).map((kind) => button(kind.toUpperCase(), `Download as ${kind.toUpperCase()}`, () => this.file(kind)))),
     );
   }
 

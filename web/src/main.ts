@@ -6,8 +6,10 @@ import * as palette from "./palette";
 theme();
 times();
 tables();
-palette.start();
-grid.start();
-live.start();
+if (!document.body.dataset["static"]) {
+  palette.start();
+  grid.start();
+  live.start();
+}
 // The plotting library comes only with the page that needs it.
 if (document.querySelector("[data-graph]")) void import("./graph").then((graph) => graph.start());

@@ -34,12 +34,13 @@ def main() -> None:
 
 def _register() -> None:
     """Commands that live in modules of their own; each loads light."""
-    from groundspeed.cli import demo, detect, gate, up
+    from groundspeed.cli import demo, detect, gate, site, up
 
     app.command("up")(up.up)
     app.command("demo")(demo.demo)
     app.command("detect")(detect.detect)
     app.command("gate")(gate.gate)
+    app.add_typer(site.site_app, name="site")
 
 
 @app.command()

@@ -15,7 +15,7 @@ from groundspeed.service.pages.assets import Assets, web_root
 from groundspeed.service.wire.views import View
 
 THEMES = ("auto", "light", "dark")
-ROWS = 400
+ROWS = 150
 """Rows of a table on a page; the CSV holds all."""
 
 
@@ -61,6 +61,7 @@ def environment() -> Environment:
         with_query=with_query,
         heat=heat,
         ROWS=ROWS,
+        static=False,
     )
     return env
 

@@ -34,8 +34,9 @@ def main() -> None:
 
 def _register() -> None:
     """Commands that live in modules of their own; each loads light."""
-    from groundspeed.cli import demo, detect, gate, site, up
+    from groundspeed.cli import db, demo, detect, gate, site, up
 
+    app.add_typer(db.app, name="db")
     app.command("up")(up.up)
     app.command("demo")(demo.demo)
     app.command("detect")(detect.detect)

@@ -35,7 +35,7 @@ def upgrade(db: Database, to: str = "head") -> None:
 
     Raises ``Conflict`` when the database was written by a newer Groundspeed, ``Unavailable`` when it is not there.
     """
-    with _locked(db) as connection:
+    with exclusively(db) as connection:
         _standing(connection)
         command.upgrade(_config(connection), to)
 
@@ -71,6 +71,13 @@ def newest() -> str:
     return ScriptDirectory.from_config(config).get_current_head() or ""
 
 
+def versions() -> set[str]:
+    """Every version of the schema that this code can upgrade from."""
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    return {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
+
+
 def differences(db: Database) -> list[object]:
     """What the models say and the database does not; empty when they agree."""
     with db.engine.connect() as connection:
@@ -103,7 +110,8 @@ def _standing(connection: Connection) -> Standing:
 
 
 @contextmanager
-def _locked(db: Database) -> Iterator[Connection]:
+def exclusively(db: Database) -> Iterator[Connection]:
+    """One transaction under the lock that every change of the schema takes; references are checked at its end."""
     try:
         with db.engine.connect() as connection:
             transaction = _exclusive_sqlite(connection) if db.is_sqlite else _exclusive_postgres(connection)

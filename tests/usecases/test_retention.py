@@ -9,7 +9,7 @@ import pytest
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.analyse import analyse_dirty
-from groundspeed.service.usecases.retention import Policy, Thinned, thin
+from groundspeed.service.usecases.retention import Policy, Thinned, policy_of, thin
 from world import NOW, World, run, samples
 
 YEAR = NOW + timedelta(days=365)
@@ -76,3 +76,8 @@ def test_old_log_lines_go(world: World) -> None:
         world.add(t.LogEntry(attempt_id=attempt, seq=seq, at=at, stream="stdout", text="x"))
     assert thin(world.db, Policy(samples=None), YEAR).lines == 2
     assert [line.seq for line in world.all(t.LogEntry)] == [2]
+
+
+def test_nought_days_stand_for_ever() -> None:
+    assert policy_of(0, 0) == Policy(None, None)
+    assert policy_of(180, 30) == Policy()

@@ -62,6 +62,12 @@ class Settings(BaseSettings):
     max_artefact_bytes: Bytes = Field(256 * 2**20, description="Largest single artefact.")
     max_attempt_artefact_bytes: Bytes = Field(2 * 2**30, description="All artefacts of one attempt together.")
     max_log_lines: Bytes = Field(50_000, description="Log lines kept of one attempt; later ones are dropped.")
+    keep_samples_days: Annotated[float, Field(ge=0)] = Field(
+        180.0, description="Raw samples and traces go after so many days, summaries never; 0: keep them for ever."
+    )
+    keep_logs_days: Annotated[float, Field(ge=0)] = Field(
+        30.0, description="Log lines go after so many days; 0: keep them for ever."
+    )
     git_timeout_s: Seconds = Field(600.0, description="Longest a fetch of a repository may take.")
     credentials: dict[str, SecretStr] = Field(
         default_factory=dict,

@@ -11,7 +11,7 @@ from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_all
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
-from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, watch
+from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, watch
 
 log = logging.getLogger(__name__)
 _bound: list[Parts] = []
@@ -67,6 +67,8 @@ def tick() -> None:
         watch_project(project_id)
     jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
     outbox.forget_sent(parts.database, now)
+    keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
+    retention.thin(parts.database, keep, now, steps=2)
     send_all(parts.database)
 
 

@@ -45,6 +45,13 @@ class Thinned:
         return Thinned(self.samples + other.samples, self.traces + other.traces, self.lines + other.lines)
 
 
+def policy_of(samples_days: float, logs_days: float) -> Policy:
+    """From settings in days, where 0 stands for: keep for ever."""
+    return Policy(
+        timedelta(days=samples_days) if samples_days else None, timedelta(days=logs_days) if logs_days else None
+    )
+
+
 def thin(db: Database, policy: Policy, now: datetime, *, runs_at_once: int = 1000, steps: int = 1000) -> Thinned:
     """Let go of what is older than the policy keeps; each step is a short transaction that remembers how far it came.
 
@@ -71,14 +78,16 @@ def _samples(session: Session, policy: Policy, now: datetime, limit: int) -> Thi
     mark = _bookmark(session, _SAMPLES)
     cutoff = now - (policy.samples or timedelta())
     columns = col(Run.id), col(Run.created_at)
+    peek = select(col(Run.created_at)).where(col(Run.id) > mark.place).order_by(col(Run.id)).limit(1)
+    oldest = session.scalar(peek)
+    if oldest is None or oldest >= cutoff:
+        return None
     rows = session.execute(select(*columns).where(col(Run.id) > mark.place).order_by(col(Run.id)).limit(limit)).tuples()
     old = []
     for id_, created_at in rows:
         if created_at >= cutoff:
             break
         old.append(id_ or 0)
-    if not old:
-        return None
     first, last = old[0], old[-1]
     in_step = col(Result.run_id).between(first, last) & col(Result.samples).is_not(None)
     samples = session.execute(update(Result).where(in_step, ~_referred_to()).values(samples=None))
@@ -112,14 +121,15 @@ def _referred_to() -> ColumnElement[bool]:
 def _logs(session: Session, policy: Policy, now: datetime, limit: int = 5000) -> Thinned | None:
     """The oldest log lines by their number, up to the first that is young; None when the oldest one is."""
     cutoff = now - (policy.logs or timedelta())
+    oldest = session.scalar(select(col(LogEntry.at)).order_by(col(LogEntry.id)).limit(1))
+    if oldest is None or oldest >= cutoff:
+        return None
     old = []
     rows = session.execute(select(col(LogEntry.id), col(LogEntry.at)).order_by(col(LogEntry.id)).limit(limit)).tuples()
     for id_, at in rows:
         if at >= cutoff:
             break
         old.append(id_ or 0)
-    if not old:
-        return None
     return Thinned(lines=_count(session.execute(delete(LogEntry).where(col(LogEntry.id).between(old[0], old[-1])))))
 
 

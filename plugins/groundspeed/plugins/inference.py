@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from groundspeed.plugins import tasks
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Measurement, Metric, Needs, Param, Workload
 from groundspeed.plugins.timing.loop import LATENCY_SAMPLES
+from groundspeed.plugins.timing.reference import calibrated
 
 
 class Inference:
@@ -40,7 +41,10 @@ class Inference:
                    description="99 of 100 requests are faster", formula="99th percentile, nearest rank"),
             Metric("throughput", "samples/s", Direction.HIGHER, Kind.RATE, clock="wall", gate=False,
                    description="one request after the other", formula="batch size / latency_p50"),
-            Metric("request_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+            Metric("request_cpu_calibrated", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+                   description="CPU time of one request on a host of nominal speed: the steady number of a shared CPU",
+                   formula="request_cpu_time x 2.5 ms / CPU time of the reference workload around it"),
+            Metric("request_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu", gate=False,
                    description="CPU time of this process for one request, all threads",
                    formula="clock_gettime(CLOCK_PROCESS_CPUTIME_ID) around a request"),
         )  # fmt: skip
@@ -66,6 +70,8 @@ class Inference:
         yield Measured("throughput", [workload.units_per_step["throughput"] / statistics.median(wall)])
         if on_cpu:
             yield Measured("request_cpu_time", measurement.step_cpu_s, states=states)
+            steady = calibrated(measurement.step_cpu_s, measurement.step_reference_s)
+            yield Measured("request_cpu_calibrated", steady)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -27,11 +27,11 @@ class Limits:
 
     wall_s: float = 600.0
     no_progress_s: float = 120.0
-    warmup_max_s: float = 5.0
+    warmup_max_s: float = 3.0
     min_samples: int = 5
     max_samples: int = 200
     min_time_s: float = 0.3
-    max_time_s: float = 5.0
+    max_time_s: float = 1.5
     relative_half_width: float = 0.01
     """Stop when the interval of the median is this narrow (0.01 = ±1 %)."""
     profile: bool = True

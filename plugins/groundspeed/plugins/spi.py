@@ -190,6 +190,8 @@ class Measurement:
     step_cpu_s: Sequence[float] = ()
     step_device_busy_s: Sequence[float] = ()
     step_device_cycles: Sequence[float] = ()
+    step_reference_s: Sequence[float] = ()
+    """CPU seconds of the reference workload around each sample (timing/reference.py); empty on accelerators."""
     states: Sequence[SampleState] = ()
     steps_per_sample: int = 1
     steady: bool = True

@@ -15,9 +15,9 @@ from groundspeed.plugins.spi import (
     Metric,
     Needs,
     Param,
-    SampleState,
     Workload,
 )
+from groundspeed.plugins.timing.reference import calibrated
 
 
 class Training:
@@ -48,7 +48,12 @@ class Training:
                 description="the same as a rate", formula="samples per step / step_time",
             ),
             Metric(
-                "step_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+                "step_cpu_calibrated", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+                description="CPU time of one step on a host of nominal speed: the steady number of a shared CPU",
+                formula="step_cpu_time x 2.5 ms / CPU time of the reference workload around it (timing/reference.py)",
+            ),
+            Metric(
+                "step_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu", gate=False,
                 description="CPU time of this process for one step, all threads",
                 formula="clock_gettime(CLOCK_PROCESS_CPUTIME_ID) around a step",
             ),
@@ -68,6 +73,7 @@ class Training:
     def derive(self, workload: Workload, measurement: Measurement) -> Iterable[Measured]:
         wall = measurement.step_wall_s
         states = tuple(measurement.states)
+        # Losing the CPU for a while lengthens wall time; calibrated CPU time hardly feels it: its samples all count.
         on_cpu = workload.facts["device"] == "cpu"
         # On a CPU that others use too, wall time says how busy it was: charted; CPU time is what gates.
         gate = False if on_cpu else None
@@ -75,11 +81,9 @@ class Training:
         samples = workload.units_per_step["samples_per_s"]
         yield Measured("samples_per_s", [samples / value for value in wall], states=states)
         if on_cpu:
-            yield cpu_time("step_cpu_time", measurement.step_cpu_s, states)
-
-
-def cpu_time(metric: str, values: Iterable[float], states: tuple[SampleState, ...]) -> Measured:
-    return Measured(metric, tuple(values), states=states)
+            yield Measured("step_cpu_time", measurement.step_cpu_s, states=states)
+            steady = calibrated(measurement.step_cpu_s, measurement.step_reference_s)
+            yield Measured("step_cpu_calibrated", steady)
 
 
 PLUGIN = Training()

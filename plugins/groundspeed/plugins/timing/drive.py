@@ -9,6 +9,7 @@ from groundspeed.plugins.spi import Context, Measured, Measurement, SampleState,
 from groundspeed.plugins.timing.clocks import clock_for
 from groundspeed.plugins.timing.loop import Loop, LoopResult
 from groundspeed.plugins.timing.peak import peak_memory, reset_peak
+from groundspeed.plugins.timing.reference import Reference, reference_for
 
 if TYPE_CHECKING:
     from groundspeed.plugins.execution import Session
@@ -17,19 +18,22 @@ if TYPE_CHECKING:
 def drive(session: Session, plugin: SteppedPlugin, context: Context) -> Iterable[Measured]:
     """The plugin's values. Raises whatever plugin and target raise."""
     with session.phase("setup"):
+        reference = reference_for(session.device)
         workload = plugin.prepare(context)
     try:
-        return _measure(session, plugin, workload)
+        return _measure(session, plugin, workload, reference)
     finally:
         with session.phase("teardown"):
             if workload.close is not None:
                 workload.close()
 
 
-def _measure(session: Session, plugin: SteppedPlugin, workload: Workload) -> list[Measured]:
+def _measure(
+    session: Session, plugin: SteppedPlugin, workload: Workload, reference: Reference | None
+) -> list[Measured]:
     clock = clock_for(session.device)
     reset_peak(session.device)
-    loop = Loop(workload.step, clock, session.spec.limits, session.progress, workload.mode)
+    loop = Loop(workload.step, clock, session.spec.limits, session.progress, workload.mode, reference)
     with session.phase("loop"):
         seen = loop.run()
     del session.phases_s["loop"]
@@ -55,6 +59,7 @@ def as_measurement(seen: LoopResult, memory: dict[str, int]) -> Measurement:
     return Measurement(
         step_wall_s=seen.chunk.wall_s,
         step_cpu_s=seen.chunk.cpu_s,
+        step_reference_s=seen.reference_s,
         states=states,
         steps_per_sample=seen.steps_per_sample,
         steady=seen.steady,

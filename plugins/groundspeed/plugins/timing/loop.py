@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from groundspeed.plugins.protocol import Limits
 from groundspeed.plugins.timing.clocks import Chunk, Clock, Step
+from groundspeed.plugins.timing.reference import Reference, calibrated
 from groundspeed.plugins.timing.steady import SteadyTest
 from groundspeed.plugins.timing.stopping import StopRule, relative_half_width
 
@@ -19,6 +21,8 @@ SHORTEST_SAMPLE_S = 2e-3
 """A sample shorter than this would measure the clock and the loop: several steps make one."""
 CHUNK_S = 0.1
 """Between chunks the loop reports life, collects garbage and asks the stop rule."""
+REFERENCE_EVERY_S = 4e-3
+"""With a reference workload a chunk is short, so that the two see the same host."""
 LATENCY_SAMPLES = 1000
 """What a 99th percentile needs; asked for in latency mode as long as the time limit allows."""
 LATENCY_MAX_SAMPLES = 20_000
@@ -38,7 +42,9 @@ class LoopResult:
     warmup_s: float = 0.0
     measure_s: float = 0.0
     half_width: float = math.inf
-    """Relative half-width of the interval of the median of wall time."""
+    """Relative half-width of the interval of the median of what the stop rule watches."""
+    reference_s: list[float] = field(default_factory=list)
+    """For each sample the mean of the reference's CPU time before and after; empty without a reference."""
 
 
 @dataclass(slots=True)
@@ -50,6 +56,7 @@ class Loop:
     limits: Limits
     progress: Callable[[str], None]
     mode: Literal["throughput", "latency"] = "throughput"
+    reference: Reference | None = None
     steady_test: SteadyTest = field(default_factory=SteadyTest)
 
     def run(self) -> LoopResult:
@@ -86,15 +93,27 @@ class Loop:
     def _measure(self, result: LoopResult) -> None:
         rule = self._rule()
         begin = time.perf_counter()
+        last = statistics.median(result.warmup.wall_s[-5:])
+        watched: Sequence[float] = result.chunk.wall_s
         while not result.stopped:
-            last = (result.chunk.wall_s or result.warmup.wall_s)[-1]
-            chunk = self._take(self._chunk_samples(result, last), result.steps_per_sample)
-            result.chunk.extend(chunk)
+            until = time.perf_counter() + CHUNK_S
+            reference_s = self.reference() if self.reference else 0.0
+            while True:
+                chunk = self._take(self._chunk_samples(result, last), result.steps_per_sample)
+                result.chunk.extend(chunk)
+                if self.reference is None:
+                    break
+                before, reference_s = reference_s, self.reference()
+                result.reference_s += [(before + reference_s) / 2] * len(chunk.wall_s)
+                if time.perf_counter() >= until or len(result.chunk.wall_s) >= rule.max_samples:
+                    break
             gc.collect()
             self.progress(f"measuring: {len(result.chunk.wall_s)} samples")
             result.measure_s = time.perf_counter() - begin
-            result.stopped = rule.verdict(result.chunk.wall_s, result.measure_s)
-        result.half_width = relative_half_width(result.chunk.wall_s)
+            if self.reference is not None:
+                watched = calibrated(result.chunk.cpu_s, result.reference_s)
+            result.stopped = rule.verdict(watched, result.measure_s)
+        result.half_width = relative_half_width(watched)
 
     def _take(self, samples: int, steps_per_sample: int) -> Chunk:
         if self.mode == "latency":
@@ -104,11 +123,13 @@ class Loop:
     def _steps_per_sample(self, step_s: float) -> int:
         if self.mode == "latency":
             return 1
-        return max(1, math.ceil(SHORTEST_SAMPLE_S / max(step_s, 1e-7)))
+        shortest = SHORTEST_SAMPLE_S if self.reference is None else REFERENCE_EVERY_S
+        return max(1, math.ceil(shortest / max(step_s, 1e-7)))
 
     def _chunk_samples(self, result: LoopResult, step_s: float) -> int:
         """As many samples as fit in a chunk, and no more than are still wanted by the maximum."""
-        fitting = int(CHUNK_S / max(step_s * result.steps_per_sample, 1e-7))
+        chunk_s = CHUNK_S if self.reference is None else REFERENCE_EVERY_S
+        fitting = int(chunk_s / max(step_s * result.steps_per_sample, 1e-7))
         left = self._rule().max_samples - len(result.chunk.wall_s)
         return max(1, min(fitting, max(left, 1)))
 

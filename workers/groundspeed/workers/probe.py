@@ -15,20 +15,25 @@ from pathlib import Path
 from typing import Any
 
 
-def _tops(distribution: importlib.metadata.Distribution, root: Path) -> list[str]:
+def _recorded(distribution: importlib.metadata.Distribution) -> set[tuple[str, ...]]:
+    """The first two parts of every file's path; from the text itself, because torch alone has 15,000 files."""
+    record = distribution.read_text("RECORD")
+    if record is None:
+        return {file.parts[:2] for file in distribution.files or ()}
+    paths = (line.rpartition(",")[0].rpartition(",")[0].strip('"') for line in record.splitlines())
+    return {tuple(path.split("/", 2)[:2]) for path in paths if path and not path.startswith(("/", ".."))}
+
+
+def _tops(recorded: set[tuple[str, ...]], root: Path) -> list[str]:
     """Names in ``root`` that belong to the distribution: packages, modules, data folders, its own metadata."""
-    found: set[str] = set()
-    for file in distribution.files or ():
-        top = file.parts[0]
-        if top not in {"..", "__pycache__"} and not top.endswith(".pth") and not file.is_absolute():
-            found.add(top)
-    return sorted(name for name in found if (root / name).exists())
+    found = {parts[0] for parts in recorded} - {"..", "__pycache__"}
+    return sorted(name for name in found if not name.endswith(".pth") and (root / name).exists())
 
 
-def _pairs(distribution: importlib.metadata.Distribution, root: Path, tops: list[str]) -> list[str]:
+def _pairs(recorded: set[tuple[str, ...]], root: Path, tops: list[str]) -> list[str]:
     """The second level ("nvidia/cublas") of what several distributions share."""
-    pairs = {"/".join(file.parts[:2]) for file in distribution.files or () if len(file.parts) > 1}
-    return sorted(pair for pair in pairs if pair.split("/")[0] in tops and (root / pair).exists())
+    pairs = {"/".join(parts) for parts in recorded if len(parts) > 1 and parts[0] in tops}
+    return sorted(pair for pair in pairs if not pair.endswith("/__pycache__") and (root / pair).exists())
 
 
 def _elsewhere(name: str) -> dict[str, str]:
@@ -47,7 +52,8 @@ def _describe(distribution: importlib.metadata.Distribution) -> dict[str, Any] |
     if not name or not version or path is None:
         return None
     root = Path(path).parent
-    tops = _tops(distribution, root)
+    recorded = _recorded(distribution)
+    tops = _tops(recorded, root)
     modules = [top for top in tops if not top.endswith((".dist-info", ".egg-info"))]
     elsewhere: dict[str, str] = {}
     if not [top for top in modules if not top.startswith("__editable__")]:
@@ -61,7 +67,7 @@ def _describe(distribution: importlib.metadata.Distribution) -> dict[str, Any] |
         "root": str(root),
         "info": Path(path).name,
         "tops": tops,
-        "pairs": _pairs(distribution, root, tops),
+        "pairs": _pairs(recorded, root, tops),
         "elsewhere": elsewhere,
     }
 

@@ -178,7 +178,10 @@ def change_kinds_by_revision(session: Session, revision_ids: Collection[int]) ->
     out: dict[int, dict[str, int]] = {}
     rows = session.execute(
         select(col(t.Regression.after_revision_id), col(t.Regression.kind), func.count())
-        .where(col(t.Regression.after_revision_id).in_(revision_ids), col(t.Regression.state) != "false-alarm")
+        .where(
+            col(t.Regression.after_revision_id).in_(revision_ids),
+            col(t.Regression.state).not_in(("false-alarm", "withdrawn", "merged")),
+        )
         .group_by(col(t.Regression.after_revision_id), col(t.Regression.kind))
     )
     for revision, kind, count in rows:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import Forbidden, Unauthorized
@@ -76,6 +76,10 @@ def needs(role: str) -> Callable[[Principal], Principal]:
 Worker = Annotated[Principal, Depends(needs("worker"))]
 Viewer = Annotated[Principal, Depends(needs("viewer"))]
 Operator = Annotated[Principal, Depends(needs("operator"))]
+
+
+Id = Annotated[int, Path(ge=0, lt=2**31)]
+"""A job's or a request's number."""
 
 
 def now() -> datetime:

@@ -21,19 +21,39 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._max_artefact if "/artefacts/" in scope["path"] else self._max
-        seen = 0
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > limit:
-                raise TooLarge(f"The body is larger than {limit} bytes.", "Send less at a time.")
-            return message
-
+        answer = problem(413, TooLarge.code, f"The body is larger than {limit} bytes.", "Send less at a time.")
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > limit:
-            answer = problem(413, TooLarge.code, f"The body is larger than {limit} bytes.", "Send less at a time.")
             await answer(scope, receive, send)
             return
-        await self._app(scope, counted, send)
+        counter = _Counter(receive, send, limit)
+        try:
+            await self._app(scope, counter.receive, counter.send)
+        except TooLarge:
+            if not counter.exceeded:
+                raise
+        if counter.exceeded and not counter.started:
+            await answer(scope, receive, send)
+
+
+class _Counter:
+    """Counts what is received. Once it is too much, what the application makes of the broken body is not sent."""
+
+    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+        self._receive, self._send, self._left = receive, send, limit
+        self.exceeded = False
+        self.started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            self.exceeded = True
+            raise TooLarge("The body is too large.", "Send less at a time.")
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self.exceeded and not self.started:
+            return
+        self.started = True
+        await self._send(message)

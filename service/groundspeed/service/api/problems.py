@@ -7,7 +7,7 @@ import logging
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 from starlette.exceptions import HTTPException
 
 from groundspeed.service.errors import GroundspeedError, Unauthorized
@@ -28,6 +28,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)
     app.add_exception_handler(DBAPIError, _database)
+    app.add_exception_handler(DataError, _out_of_range)
+    app.add_exception_handler(Exception, _unexpected)
 
 
 async def _ours(_request: Request, error: Exception) -> Response:
@@ -53,3 +55,13 @@ async def _framework(_request: Request, error: Exception) -> Response:
 async def _database(_request: Request, error: Exception) -> Response:
     log.error("the database did not answer", exc_info=error)
     return problem(503, "unavailable", "The database does not answer.", "Try again in a moment.")
+
+
+async def _out_of_range(_request: Request, _error: Exception) -> Response:
+    return problem(422, "invalid", "A number or a text is out of the range that can be stored.", "Correct it.")
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Our own mistake: the framework logs it with its traceback; whoever asked is told what to do about it."""
+    what = f"{request.method} {request.url.path} failed in the service ({type(error).__name__})."
+    return problem(500, "error", what, "This is a fault of Groundspeed: its log has the details, please report them.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
-from groundspeed.service.api.access import Now, Operator, PartsDep, Viewer
+from groundspeed.service.api.access import Id, Now, Operator, PartsDep, Viewer
 from groundspeed.service.usecases import artefacts, jobs, nodes, projects, requests
 from groundspeed.service.usecases.artefacts import Store
 from groundspeed.service.wire import client as c
@@ -30,25 +30,25 @@ def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: N
 
 
 @router.post("/requests/{request_id}/cancel")
-def cancel_request(request_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+def cancel_request(request_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
     count = requests.cancel(parts.database, request_id, now, actor=who.name)
     return v1.Ack(reason=f"{count} jobs were cancelled.")
 
 
 @router.post("/jobs/{job_id}/cancel")
-def cancel_job(job_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+def cancel_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
     jobs.cancel(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
 
 
 @router.post("/jobs/{job_id}/retry")
-def retry_job(job_id: int, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+def retry_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
     jobs.retry(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
 
 
 @router.post("/jobs/{job_id}/priority")
-def reprioritise(job_id: int, message: c.Reprioritise, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+def reprioritise(job_id: Id, message: c.Reprioritise, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
     jobs.reprioritise(parts.database, job_id, message.priority, now, actor=who.name)
     return v1.Ack()
 

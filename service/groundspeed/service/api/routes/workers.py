@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from groundspeed.service.api.access import Now, PartsDep, Worker
+from groundspeed.service.api.access import Id, Now, PartsDep, Worker
 from groundspeed.service.usecases import artefacts, gate, ingest, leases, logs, nodes
 from groundspeed.service.usecases.artefacts import Store
 from groundspeed.service.wire import v1
@@ -28,7 +28,7 @@ def node_heartbeat(
 
 
 @router.post("/jobs/{job_id}/claim")
-def claim(job_id: int, message: v1.ClaimRequest, parts: PartsDep, who: Worker, now: Now) -> v1.ClaimReply:
+def claim(job_id: Id, message: v1.ClaimRequest, parts: PartsDep, who: Worker, now: Now) -> v1.ClaimReply:
     who.require_node(message.node)
     return leases.claim(parts.database, job_id, message, now, parts.policy)
 

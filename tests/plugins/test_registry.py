@@ -141,7 +141,7 @@ def test_the_same_distribution_twice_on_the_path_counts_once(tmp_path, on_path):
 
 
 def test_an_unknown_plugin_lists_what_there_is():
-    with pytest.raises(UnknownPlugin, match="'warp'; there are: .*training"):
+    with pytest.raises(UnknownPlugin, match=r"'warp'; there are: .*training"):
         registry.load("warp")
 
 

@@ -58,3 +58,13 @@ bench-scale: $(VENV)/.test ## What the store does under load, beside its floor; 
 	@$(BIN)/python tests/bench/scale $(PARTS)
 
 .PHONY: bench-scale
+
+FUZZ_SECONDS ?= 120
+FUZZ_HAND_WRITTEN ?= 600
+fuzz: $(VENV)/.test ## Damaged files into every importer: FUZZ_SECONDS each, FUZZ_HAND_WRITTEN for parsers of text
+	@$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --hand-written $(FUZZ_HAND_WRITTEN)
+
+bench-import: $(VENV)/.test ## The largest real history: results a second and memory, beside asv publish on the same tree
+	@$(BIN)/python tests/bench/importing/run.py
+
+.PHONY: fuzz bench-import

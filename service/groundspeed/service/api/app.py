@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 from groundspeed.service.api import problems
 from groundspeed.service.api.access import needs
 from groundspeed.service.api.limits import BodyLimit
-from groundspeed.service.api.routes import health, views, work, workers
+from groundspeed.service.api.routes import health, results, views, work, workers
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
@@ -38,6 +38,7 @@ def create_app(parts: Parts) -> FastAPI:
     )
     app.include_router(workers.router)
     app.include_router(work.router)
+    app.include_router(results.router)
     app.include_router(health.router)
     reads = [Depends(needs("viewer"))]
     app.include_router(views.router, dependencies=reads)

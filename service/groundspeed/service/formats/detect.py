@@ -31,7 +31,7 @@ from groundspeed.service.formats import (
     superbench,
     superbench_logs,
 )
-from groundspeed.service.formats.records import Item
+from groundspeed.service.formats.records import Item, sound
 from groundspeed.service.formats.source import Document
 
 
@@ -87,4 +87,4 @@ def detect(document: Document) -> Format:  # noqa: RET503 - refuse never returns
 def parse(document: Document, name: str = "") -> Iterator[Item]:
     """Everything in a document; ``name`` forces a format. Raises :class:`Refused`, ``KeyError`` for an unknown name."""
     chosen = BY_NAME[name] if name else detect(document)
-    return chosen.parse(document)
+    return sound(chosen.parse(document))

@@ -250,7 +250,7 @@ def _shape(cells: dict[str, str]) -> dict[str, Scalar]:
     params: dict[str, Scalar] = {}
     for name in ("size", "type", "redop", "root"):
         text = cells.get(name, "")
-        if text.lstrip("-").isdigit() and len(text) < 19:
+        if text.isascii() and text.lstrip("-").isdigit() and len(text) < 19:
             params[name] = int(text)
         elif text and text != "none":
             params[name] = text

@@ -116,7 +116,7 @@ def _record(document: Document, doc: Mapping[str, Any], where: Where) -> Item:
 
 def _metric(doc: Mapping[str, Any]) -> Metric | None:
     kind, direction, clock = text_of(doc.get("kind")), doc.get("direction", 0), text_of(doc.get("clock")) or "none"
-    if not doc.get("name") or kind not in get_args(Kind) or direction not in {-1, 0, 1}:
+    if not doc.get("name") or kind not in get_args(Kind) or not isinstance(direction, int) or direction not in {-1, 0, 1}:
         return None
     if clock not in {"wall", "device", "cycles", "cpu", "none"}:
         return None

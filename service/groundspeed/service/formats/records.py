@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
@@ -205,6 +205,21 @@ class Grid:
 
 
 Item = Record | Grid | Skipped
+
+
+def sound(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items; a number that grew beyond all bounds in its new unit is skipped, with its place."""
+    for item in items:
+        if isinstance(item, Record) and not _is_sound(item):
+            yield Skipped("its value is too large a number", item.where)
+        else:
+            yield item
+
+
+def _is_sound(record: Record) -> bool:
+    if record.value is not None and not math.isfinite(record.value):
+        return False
+    return math.isfinite(record.spread) and all(map(math.isfinite, record.samples))
 
 
 def quartile_spread(summary: Mapping[str, float]) -> float:

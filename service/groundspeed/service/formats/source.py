@@ -9,6 +9,7 @@ import json
 import lzma
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Any, NoReturn
@@ -41,21 +42,22 @@ class Document:
     def refuse(self, reason: str, line: int = 0, advice: str = "") -> NoReturn:
         raise Refused(reason, self.where(line), advice)
 
-    def stream(self) -> IO[bytes]:
-        """The bytes, unpacked when the content says that they are gzip, xz or bzip2."""
-        raw = self.open()
-        head = raw.read(6)
-        raw.seek(0)
-        packing = next((name for magic, name in _MAGIC if head.startswith(magic)), "")
-        unpacked: Any = raw
-        if packing == "gzip":
-            unpacked = gzip.GzipFile(fileobj=raw)
-        elif packing == "xz":
-            unpacked = lzma.LZMAFile(raw)  # noqa: SIM115 - closed by the caller of stream
-        elif packing == "bzip2":
-            unpacked = bz2.BZ2File(raw)
-        found: IO[bytes] = unpacked
-        return found
+    @contextmanager
+    def stream(self) -> Iterator[IO[bytes]]:
+        """The bytes, unpacked when the content says that they are gzip, xz or bzip2; closed when the block ends."""
+        with self.open() as raw:
+            head = raw.read(6)
+            raw.seek(0)
+            packing = next((name for magic, name in _MAGIC if head.startswith(magic)), "")
+            unpacked: Any = raw
+            if packing == "gzip":
+                unpacked = gzip.GzipFile(fileobj=raw)
+            elif packing == "xz":
+                unpacked = lzma.LZMAFile(raw)
+            elif packing == "bzip2":
+                unpacked = bz2.BZ2File(raw)
+            with unpacked:
+                yield unpacked
 
     def head(self) -> str:
         """The first 64 KiB as text."""

@@ -165,7 +165,7 @@ def _nvbandwidth(state: _State, line: str, number: int) -> Iterator[Item]:  # no
     elif state.test and state.columns and (match := _NVB_ROW.match(line)):
         for column, text in zip(state.columns, match[2].split(), strict=False):
             value = number_of(text)
-            if value is not None:
+            if value is not None and column.isdecimal():
                 params: dict[str, Scalar] = {"row": int(match[1][:6]), "column": int(column[:6])}
                 yield Record(
                     state.origin, state.test, state.metric, state.document.where(number), value * state.unit, params

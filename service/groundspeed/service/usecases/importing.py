@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,11 +22,11 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request, Revision
 from groundspeed.service.db.types import clean_text
-from groundspeed.service.errors import Invalid
+from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats import criterion, csv_table, detect
 from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
-from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where
+from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
@@ -123,6 +124,36 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
         importer.all(sources)
         summary.refused += sources.refused
     importer.finish(now)
+    return summary
+
+
+def receive(
+    db: Database,
+    project: str,
+    name: str,
+    body: bytes,
+    now: datetime,
+    *,
+    form: str = "",
+    commit: str = "",
+    time: datetime | None = None,
+) -> Summary:
+    """Import one file that came over the network; ``name`` is only shown. The project must be there already.
+
+    Raises :class:`NotFound` for an unknown project, :class:`Invalid` for a body that cannot be read at all.
+    """
+    with db.read() as session:
+        if session.scalars(select(col(Project.id)).where(col(Project.slug) == project)).first() is None:
+            raise NotFound(
+                f"There is no project {project}.", "Add it, or import into it once on the service's machine."
+            )
+    with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
+        path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted")
+        path.write_bytes(body)
+        summary = run(db, Options(project, (path,), form, None, commit, time), now)
+    if summary.refused and not summary.read:
+        error = summary.refused[0]
+        raise Invalid(f"{error.where}: {error.reason}", error.advice)
     return summary
 
 
@@ -229,7 +260,7 @@ class _Importer:
             for document, parsed in self._parsers(source):
                 self.summary.files += 1
                 try:
-                    for item in parsed:
+                    for item in sound(parsed):
                         yield prepare(item) if isinstance(item, Grid) else item
                 except Refused as error:
                     self.summary.refused.append(error)

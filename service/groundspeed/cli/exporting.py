@@ -1,0 +1,32 @@
+"""``groundspeed export``: everything out again, in formats that other tools read."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from groundspeed.cli.context import DataOption, database, settings_for
+from groundspeed.cli.output import console
+
+_HELP = "asv, csv, jsonl, parquet, openmetrics, github-action-benchmark or atom."
+
+
+def export_results(
+    project: Annotated[str, typer.Argument(help="Name of the project.", show_default=False)],
+    form: Annotated[str, typer.Option("--format", "-f", help=_HELP)] = "csv",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File or folder.", show_default="standard output")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Export a project's results. An asv tree is a folder on which `asv publish` and `asv compare` work."""
+    from groundspeed.service.usecases import exporting
+
+    with database(settings_for(data)) as db:
+        count = exporting.run(db, project, form, out if out is not None else sys.stdout, datetime.now(UTC))
+    if out is not None:
+        console().print(f"{count} results written to {out}", markup=False)

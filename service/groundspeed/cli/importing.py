@@ -1,0 +1,116 @@
+"""``groundspeed import``: results of other tools into the service's own store."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
+from groundspeed.cli.output import console, show_json
+
+if TYPE_CHECKING:
+    from groundspeed.service.usecases.importing import Summary
+
+_LINE_EVERY_S = 2.0
+
+
+def import_results(
+    paths: Annotated[list[Path], typer.Argument(help="Files, folders or archives of results.", show_default=False)],
+    project: Annotated[str, typer.Option("--project", "-p", help="Name of the project; made when there is none.")],
+    form: Annotated[str, typer.Option("--format", help="Force a format; by default each file's content tells.")] = "",
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", help="For CSV: role=column, e.g. benchmark=test.")
+    ] = None,
+    repo: Annotated[Path | None, typer.Option(help="Git repository that gives the order of commits.")] = None,
+    graph: Annotated[Path | None, typer.Option(help="Commit graph file that gives it instead.")] = None,
+    branch: Annotated[str, typer.Option(help="Branch of --repo.", show_default="HEAD")] = "",
+    commit: Annotated[str, typer.Option(help="Commit of results that name none.")] = "",
+    when: Annotated[str, typer.Option("--time", help="Time of results that name none (ISO 8601).")] = "",
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Import results of asv, pytest-benchmark, nccl-tests and twenty other tools; again adds nothing.
+
+    Exit status 0: imported; 1: some files were refused; 2: nothing could be done.
+    """
+    from groundspeed.service.errors import Invalid
+    from groundspeed.service.formats.csv_table import parse_mapping
+    from groundspeed.service.formats.times import parse_time
+    from groundspeed.service.usecases import importing
+
+    try:
+        columns = parse_mapping(mapping) if mapping else None
+    except ValueError as error:
+        raise Invalid(f"--map cannot be used: {error}") from None
+    moment = parse_time(when) if when else None
+    if when and moment is None:
+        raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")
+    options = importing.Options(project, tuple(paths), form, columns, commit.lower(), moment, repo, graph, branch)
+    progress = _Progress(quiet=as_json)
+    with database(settings_for(data)) as db:
+        summary = importing.run(db, options, datetime.now(UTC), progress)
+    if as_json:
+        show_json(as_dict(summary))
+    else:
+        _tell(summary, time.monotonic() - progress.began)
+    if summary.refused:
+        raise typer.Exit(1)
+
+
+def as_dict(summary: Summary) -> dict[str, object]:
+    """The summary for programs."""
+    return {
+        "project": summary.project, "files": summary.files, "values": summary.read, "results": summary.added.results,
+        "runs": summary.added.runs, "failures": summary.added.failures, "already": summary.added.already,
+        "series": summary.series, "revisions": summary.revisions, "unplaced": summary.unplaced, "order": summary.order,
+        "skipped": [
+            {"reason": reason, "count": found.count, "where": [str(w) for w in found.where]}
+            for reason, found in summary.skipped.items()
+        ],
+        "refused": [str(error) for error in summary.refused],
+    }  # fmt: skip
+
+
+class _Progress:
+    """One line that is written over on a terminal; nothing when piped."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.began = time.monotonic()
+        self._quiet = quiet or not sys.stderr.isatty()
+        self._told = 0.0
+
+    def __call__(self, summary: Summary, name: str) -> None:
+        now = time.monotonic()
+        if self._quiet or now - self._told < _LINE_EVERY_S / 10:
+            return
+        self._told = now
+        sys.stderr.write(f"\r\x1b[K{summary.files} files, {summary.read} values  {name[-60:]}")
+        sys.stderr.flush()
+
+
+def _tell(summary: Summary, seconds: float) -> None:
+    out = console()
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    added = summary.added
+    out.print(
+        f"{added.results} results of {added.runs} runs from {summary.files} files in {seconds:.1f} s, "
+        f"{added.already} runs were there already, {added.failures} runs failed or were skipped by their tool.",
+        markup=False,
+    )
+    out.print(
+        f"{summary.series} series have news; {summary.revisions} commits, ordered by {summary.order}.", markup=False
+    )
+    if summary.unplaced:
+        out.print(
+            f"{summary.unplaced} commits are not on the branch: their results are kept, but not charted.", markup=False
+        )
+    for reason, found in sorted(summary.skipped.items(), key=lambda entry: -entry[1].count):
+        out.print(f"skipped {found.count} × {reason}: {', '.join(map(str, found.where[:3]))}", markup=False)
+    for error in summary.refused:
+        out.print(f"refused {error}", markup=False)

@@ -1,0 +1,128 @@
+"""The command line and the client: results go in by one line, over HTTP or on the machine itself, and come out again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from sqlalchemy import func, select
+from typer.testing import CliRunner
+
+from formats import trees
+from groundspeed.cli.exporting import export_results
+from groundspeed.cli.importing import import_results
+from groundspeed.cli.report import commit_of_this_job, report
+from groundspeed.service.db import tables as t
+from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
+from groundspeed.service.usecases import importing
+from web_server import app, serve
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HYPERFINE = json.dumps({"results": [{"command": "sort big", "mean": 1.5, "times": [1.4, 1.5, 1.6], "user": 1.0, "system": 0.1}]})
+commands = typer.Typer()
+commands.command("import")(import_results)
+commands.command("export")(export_results)
+commands.command("report")(report)
+
+
+def invoke(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(commands, [str(w) for w in words])
+    if isinstance(result.exception, GroundspeedError):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def test_import_and_export_by_command(tmp_path: Path) -> None:
+    """A tree goes in with a summary in words or JSON, again adds nothing, and comes out as a tree."""
+    count = trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 3))
+    base = ("import", tmp_path / "results", "-p", "demo", "--data", tmp_path / "data", "--repo", tmp_path / "repo")
+    code, text = invoke(*base)
+    assert (code, f"{count} results of" in text) == (0, True)
+    code, text = invoke(*base, "--json")
+    assert (json.loads(text)["results"], json.loads(text)["order"]) == (0, "the git repository repo")
+    code, text = invoke("export", "demo", "-f", "asv", "-o", tmp_path / "out", "--data", tmp_path / "data")
+    assert (code, f"{count} results written" in " ".join(text.split())) == (0, True)
+    code, text = invoke("export", "demo", "-f", "jsonl", "--data", tmp_path / "data")
+    assert text.count('"groundspeed.result.v1"') >= count
+
+
+def test_a_table_needs_a_mapping_and_takes_one(tmp_path: Path) -> None:
+    """Unknown columns are refused with the columns and what a mapping is; with it the values come in their unit."""
+    (tmp_path / "t.csv").write_text("who,lat_ms,sha\na,12.5,abcdef1\nb,,abcdef1\n")
+    code, text = invoke("import", tmp_path / "t.csv", "-p", "demo", "--data", tmp_path / "data")
+    assert code == 1
+    assert "t.csv:1" in text
+    words = ("--map", "benchmark=who", "--map", "metric=lat_ms:ms", "--map", "commit=sha")
+    code, text = invoke("import", tmp_path / "t.csv", "-p", "demo", "--data", tmp_path / "data", "--json", *words)
+    assert (code, json.loads(text)["results"], json.loads(text)["failures"]) == (0, 1, 1)
+    with pytest.raises(Invalid, match="no role of a column"):
+        invoke("import", tmp_path / "t.csv", "-p", "demo", "--data", tmp_path / "data", "--map", "colour=who")
+
+
+@pytest.fixture
+def service(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
+    """The real application on a free port, with a project called demo."""
+    (tmp_path / "seed.csv").write_text("benchmark,value,unit,commit\nseed,1,s,abcdef1\n")
+    importing.run(sqlite_database, importing.Options("demo", (tmp_path / "seed.csv",)), NOW)
+    with serve(app(sqlite_database, tmp_path / "service")) as address:
+        yield address
+
+
+def test_a_ci_job_reports_in_one_line(service: str, sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit comes from the job; posting the same file again, packed this time, adds nothing."""
+    monkeypatch.setenv("GITHUB_SHA", "AB" * 20)
+    (tmp_path / "h.json").write_text(HYPERFINE)
+    (tmp_path / "h.json.gz").write_bytes(gzip.compress(HYPERFINE.encode()))
+    code, text = invoke("report", tmp_path / "h.json", "-p", "demo", "--url", service, "--json")
+    assert (code, json.loads(text)[0]["results"]) == (0, 3)
+    code, text = invoke("report", tmp_path / "h.json.gz", "-p", "demo", "--url", service, "--json")
+    assert (json.loads(text)[0]["results"], json.loads(text)[0]["already"]) == (0, 1)
+    with sqlite_database.read() as session:
+        shas = set(session.scalars(select(t.Revision.sha)))
+        runs = session.execute(select(func.count()).select_from(t.Run)).scalar_one()
+    assert (shas, runs) == ({"abcdef1", "ab" * 20}, 2)
+
+
+def test_what_a_service_refuses_is_told_in_its_words(service: str, tmp_path: Path) -> None:
+    """No such project; a file of no known format, with its line; a file that is not there."""
+    (tmp_path / "h.json").write_text(HYPERFINE)
+    (tmp_path / "junk.txt").write_text("junk\n")
+    with pytest.raises(Invalid, match="There is no project nope"):
+        invoke("report", tmp_path / "h.json", "-p", "nope", "--url", service)
+    with pytest.raises(Invalid, match=r"junk\.txt:1: no known format"):
+        invoke("report", tmp_path / "junk.txt", "-p", "demo", "--url", service)
+    with pytest.raises(Invalid, match="There is no file"):
+        invoke("report", tmp_path / "none.json", "-p", "demo", "--url", service)
+
+
+def test_a_service_that_is_away_is_told_after_some_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four tries, then one sentence with the address."""
+    waits: list[float] = []
+    monkeypatch.setattr("groundspeed.cli.report.sleep", waits.append)
+    (tmp_path / "h.json").write_text(HYPERFINE)
+    with pytest.raises(Unavailable, match="127.0.0.1:9"):
+        invoke("report", tmp_path / "h.json", "-p", "demo", "--url", "http://127.0.0.1:9")
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_the_commit_comes_from_git_when_no_job_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a checkout it is HEAD; elsewhere there is none."""
+    for name in ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT", "CIRCLE_SHA1", "BUILD_SOURCEVERSION"):
+        monkeypatch.delenv(name, raising=False)
+    sha = trees.repository(tmp_path / "repo", 1)[0]
+    monkeypatch.chdir(tmp_path / "repo")
+    assert commit_of_this_job() == sha
+    monkeypatch.chdir(tmp_path)
+    assert commit_of_this_job() == ""
+
+
+def test_a_post_to_an_unknown_project_makes_none(sqlite_database: Database) -> None:
+    """A mistyped name in a CI job does not become a project."""
+    with pytest.raises(NotFound, match="no project typo"):
+        importing.receive(sqlite_database, "typo", "x.json", HYPERFINE.encode(), NOW)

@@ -259,6 +259,7 @@ class _Maker:
 
     def _machines(self) -> None:
         self.node_ids, self.node_names, self.hardware, self.envs = [], [], [], []
+        self.twins: dict[int, int] = {}
         for m in range(self.shape.machines):
             label = f"{4 if m % 2 else 8}x {GPU[m % len(GPU)]}"
             existing = self.s.query(t.Hardware).filter_by(fingerprint=_print(label)).first()
@@ -290,10 +291,23 @@ class _Maker:
                         memory_bytes=141 << 30,
                     )
                 )
+            if m == 0 and self.shape.machines > 1:
+                self.twins[m] = self._twin(hw, envs[0], name)
             self.node_ids.append(node)
             self.node_names.append(name)
             self.hardware.append(hw)
             self.envs.append(envs)
+
+    def _twin(self, hardware: int, environment: int, name: str) -> int:
+        """A second node of the same hardware, which takes every other commit."""
+        row = t.Node(
+            name=f"{name}b", protocol=1, worker_version="0.1.0", hardware_id=hardware, environment_id=environment,
+            registered_at=self.now - timedelta(days=60), seen_at=self.now - timedelta(seconds=9),
+        )  # fmt: skip
+        return int(self._add(row))
+
+    def _node(self, m: int, c: int) -> int:
+        return self.twins.get(m, self.node_ids[m]) if c % 2 else self.node_ids[m]
 
     def _environment(self, machine: int, driver: str) -> int:
         label = f"driver {driver}, CUDA 12.8, torch 2.13"
@@ -422,7 +436,7 @@ class _Maker:
         self._bulk(
             t.Attempt,
             [
-                {"id": a, "job_id": j, "node_id": self.node_ids[m], "number": 1, "state": "succeeded", "done": 1, "total": 1,
+                {"id": a, "job_id": j, "node_id": self._node(m, c), "number": 1, "state": "succeeded", "done": 1, "total": 1,
                  "claimed_at": self.times[c], "heartbeat_at": self.times[c], "expires_at": self.times[c], "finished_at": self.times[c] + timedelta(minutes=4)}
                 for a, j, c in zip(attempts, jobs, commits_, strict=True)
             ],
@@ -464,7 +478,7 @@ class _Maker:
         return {
             "job_id": job, "attempt_id": attempt, "side": 0, "benchmark_key": key, "replicate": replicate,
             "benchmark_id": self.bench_ids[suite.name], "revision_id": self.rev_ids[c], "hardware_id": self.hardware[m],
-            "environment_id": self._env_at(m, c), "node_id": self.node_ids[m], "device_uuid": f"GPU-{_sha(self.node_names[m] + '0')[:12]}",
+            "environment_id": self._env_at(m, c), "node_id": self._node(m, c), "device_uuid": f"GPU-{_sha(self.node_names[m] + '0')[:12]}",
             "params": params, "outcome": "oom" if failed else "ok", "evidence": evidence if failed else {},
             "conditions": {"clock_sm_mhz": {"median": 1755, "min": 1620, "max": 1980}, "temperature_c": {"median": 54, "min": 41, "max": 61}, "power_w": {"median": 512, "max": 698}, "throttled": False},
             "facts": {"torch": "2.13.0", "cold_cache": replicate == 0}, "phases_s": {"import": 2.1, "setup": 0.8, "warm-up": 1.1, "measure": 2.4},
@@ -477,6 +491,8 @@ class _Maker:
     def _result_row(self, id_: int, c: int, run: int, m: int) -> dict[str, Any]:
         metric = self.meta[id_][1]
         value = float(self.levels[id_][c] * (1 + metric.noise * 0.3 * self.rng.standard_normal()))
+        if m in self.twins and c % 2 and metric.name == "bus_bandwidth":
+            value *= 0.975  # one node of the fleet is a little behind its peer
         samples = None
         if self.shape.keep_samples:
             draws = value * (1 + metric.noise * self.rng.standard_normal(self.shape.samples))

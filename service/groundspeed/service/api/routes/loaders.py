@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
 
+from groundspeed.service.api.access import Now
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
 from groundspeed.service.usecases.views import compare as compare_view
@@ -27,12 +27,12 @@ Db = Annotated[Database, Depends(database)]
 _RESERVED = {"q", "sort", "cursor", "limit"}
 
 
-def load_projects(db: Db) -> v.ProjectList:
-    return overview.project_list(db, datetime.now(UTC))
+def load_projects(db: Db, now: Now) -> v.ProjectList:
+    return overview.project_list(db, now)
 
 
-def load_overview(db: Db, slug: str) -> v.Overview:
-    return overview.overview(db, slug, datetime.now(UTC))
+def load_overview(db: Db, now: Now, slug: str) -> v.Overview:
+    return overview.overview(db, slug, now)
 
 
 def load_grid(
@@ -127,12 +127,12 @@ def load_run(db: Db, run_id: int) -> v.RunPage:
     return runs.run_page(db, small_id(run_id))
 
 
-def load_fleet(db: Db) -> v.Fleet:
-    return fleet.fleet(db, datetime.now(UTC))
+def load_fleet(db: Db, now: Now) -> v.Fleet:
+    return fleet.fleet(db, now)
 
 
-def load_node(db: Db, name: str) -> v.NodePage:
-    return fleet.node_page(db, name, datetime.now(UTC))
+def load_node(db: Db, now: Now, name: str) -> v.NodePage:
+    return fleet.node_page(db, name, now)
 
 
 def load_search(db: Db, q: Annotated[str, Query(max_length=200)] = "") -> v.SearchResults:

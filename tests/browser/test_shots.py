@@ -1,0 +1,118 @@
+"""Pictures of the pages, looked at once and kept in docs/screenshots; a page that comes to look different fails.
+
+``GROUNDSPEED_SHOTS=write`` takes them anew: look at each before it is committed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import demo_data
+import web_server
+from groundspeed.service.api import access
+from groundspeed.service.db.engine import Database
+
+from .conftest import Site, open_tab
+
+pytestmark = [pytest.mark.browser, pytest.mark.long]
+SHOTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "projects": ("/", {}),
+    "overview": ("/projects/tinygpt", {}),
+    "overview-dark": ("/projects/tinygpt", {"color_scheme": "dark"}),
+    "overview-380": ("/projects/tinygpt", {"width": 380}),
+    "benchmarks": ("/projects/tinygpt/benchmarks", {}),
+    "benchmarks-dark-380": ("/projects/tinygpt/benchmarks", {"width": 380, "color_scheme": "dark"}),
+    "series-slow": ("/projects/tinygpt/series/1", {}),
+    "series-slow-dark": ("/projects/tinygpt/series/1", {"color_scheme": "dark"}),
+    "series-380": ("/projects/tinygpt/series/1", {"width": 380}),
+    "series-without-script": ("/projects/tinygpt/series/1", {"java_script_enabled": False}),
+    "series-environment": ("/projects/tinygpt/graph?series={bandwidth}", {}),
+    "graph-many": ("/projects/tinygpt/graph?series=1,2,5,7&band=0", {}),
+    "compare": ("/projects/tinygpt/compare?base={before}&head={slow}", {}),
+    "regressions": ("/projects/tinygpt/regressions", {}),
+    "regression": ("/projects/tinygpt/regressions/4", {}),
+    "commit": ("/projects/tinygpt/commits/{slow}", {}),
+    "runs": ("/projects/tinygpt/runs", {}),
+    "job": ("/jobs/{job}", {}),
+    "run": ("/runs/1", {}),
+    "fleet": ("/fleet", {}),
+    "node": ("/fleet/gpu-01b", {}),
+    "long-names": ("/projects/attention", {}),
+    "empty": ("/projects/empty", {}),
+    "search": ("/search?q=batch", {}),
+}
+DIFFER = """async ([a, b]) => {
+  const load = async (data) => createImageBitmap(await (await fetch('data:image/png;base64,' + data)).blob());
+  const [one, two] = [await load(a), await load(b)];
+  if (one.width !== two.width || one.height !== two.height) return 1;
+  const pixels = (image) => {
+    const ctx = new OffscreenCanvas(image.width, image.height).getContext('2d');
+    ctx.drawImage(image, 0, 0);
+    return ctx.getImageData(0, 0, image.width, image.height).data;
+  };
+  const [x, y] = [pixels(one), pixels(two)];
+  let differ = 0;
+  for (let i = 0; i < x.length; i += 4) if (Math.abs(x[i] - y[i]) + Math.abs(x[i + 1] - y[i + 1]) + Math.abs(x[i + 2] - y[i + 2]) > 60) differ++;
+  return differ / (x.length / 4);
+}"""
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The demonstration data at a time that stands still."""
+    folder = tmp_path_factory.mktemp("shots")
+    db = Database(f"sqlite:///{folder / 'demo.db'}")
+    demo_data.create_tables(db)
+    demo = demo_data.fill(db)
+    long = "Attention kernels with a very long project name indeed, as some are"
+    demo_data.fill(
+        db, demo_data.Shape(slug="attention", name=long, commits=30, machines=1, extra=0, seed=3, live=False)
+    )
+    demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
+    application = web_server.app(db, folder)
+    application.dependency_overrides[access.now] = lambda: demo_data.NOW
+    with web_server.serve(application) as url:
+        yield Site(db, url, demo)
+    db.close()
+
+
+def address(site: Site, path: str) -> str:
+    shas, n = site.demo.shas, len(site.demo.shas)
+    bandwidth = next(id_ for key, id_ in site.demo.series.items() if "67108864" in key and key.endswith("/1"))
+    slow = int(0.62 * n)
+    return path.format(slow=shas[slow], before=shas[slow - 1], job=site.demo.jobs[-4], bandwidth=bandwidth)
+
+
+def take(page: Page, url: str) -> bytes:
+    page.goto(url)
+    if page.locator("[data-graph]").count() and page.evaluate("document.documentElement.dataset !== undefined"):
+        page.wait_for_timeout(400)
+    page.wait_for_timeout(150)
+    return page.screenshot(animations="disabled", caret="hide")
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_the_page_looks_as_it_was_judged(browser: Browser, still: Site, root: Path, name: str) -> None:
+    path, options = SHOTS[name]
+    width = options.get("width", 1280)
+    context, tab = open_tab(browser, still.url, **{k: x for k, x in options.items() if k != "width"})
+    tab.page.set_viewport_size({"width": width, "height": 900 if width > 400 else 800})
+    tab.page.clock.install(time=demo_data.NOW)
+    tab.page.clock.resume()
+    taken = take(tab.page, still.url + address(still, path))
+    context.close()
+    kept = root / "docs/screenshots" / f"{name}.png"
+    if os.environ.get("GROUNDSPEED_SHOTS") == "write":
+        kept.write_bytes(taken)
+    plain, other = open_tab(browser, still.url)
+    other.page.goto("about:blank")
+    share = other.page.evaluate(DIFFER, [base64.b64encode(b).decode() for b in (taken, kept.read_bytes())])
+    plain.close()
+    assert share < 0.02, f"{share:.1%} of the pixels differ"

@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 import warnings
+from itertools import pairwise
 
 
 def asv():
@@ -17,7 +18,7 @@ def asv():
 
     def run(_, y):
         steps = detect_steps(y)
-        return [(b[0], b[2] / a[2] if a[2] else float("nan")) for a, b in zip(steps, steps[1:])]
+        return [(b[0], b[2] / a[2] if a[2] else float("nan")) for a, b in pairwise(steps)]
 
     return run
 
@@ -64,7 +65,7 @@ def ours():
     from groundspeed.service.domain.series import Point, SeriesData
 
     def run(x, y):
-        found = detect(SeriesData("", -1, "time", tuple(Point(i, (v,)) for i, v in zip(x, y))))
+        found = detect(SeriesData("", -1, "time", tuple(Point(i, (v,)) for i, v in zip(x, y, strict=True))))
         place = {at: k for k, at in enumerate(x)}
         return [
             (place[c.x_after], c.ratio if c.ratio == c.ratio else 1.0 + c.difference, c.provisional)
@@ -76,7 +77,7 @@ def ours():
 
 def _ratios(y, cuts):
     marks = [0, *cuts, len(y)]
-    means = [sum(y[a:b]) / (b - a) for a, b in zip(marks, marks[1:])]
+    means = [sum(y[a:b]) / (b - a) for a, b in pairwise(marks)]
     return [(p, means[i + 1] / means[i] if means[i] else float("nan")) for i, p in enumerate(cuts)]
 
 

@@ -196,7 +196,11 @@ def _table_labelled(series: list[Series], answers: dict[str, Answers]) -> None:
 def _aligned(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for k, row in enumerate(rows):
-        _print("| " + " | ".join(c.ljust(w) if not i else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))) + " |")
+        _print(
+            "| "
+            + " | ".join(c.ljust(w) if not i else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            + " |"
+        )
         if not k:
             _print("|" + "|".join("-" * (w + 2) for w in widths) + "|")
 

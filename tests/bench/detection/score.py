@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 MARGIN = 2
 THRESHOLD = 0.03
@@ -90,7 +91,7 @@ def cover(annotations: Mapping[str, Sequence[int]], found: Iterable[int], n: int
 
 def _segments(points: Iterable[int], n: int) -> list[tuple[int, int]]:
     marks = [0, *sorted({p for p in points if 0 < p < n}), n]
-    return list(zip(marks[:-1], marks[1:], strict=True))
+    return list(pairwise(marks))
 
 
 def _cover(truth: list[tuple[int, int]], ours: list[tuple[int, int]], n: int) -> float:

@@ -23,7 +23,7 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
     this series is known to have would put there by chance.
     """
     last = found.steps[-1].at if found.steps else 0
-    sd = _roaming(z, max(found.sd, 1e-12)) if found.modes is None else found.wander
+    near = max(found.sd, 1e-12) if found.modes is None else found.wander
     for k in (TAIL, 1):
         calm = z[max(last, z.size - k - NEAR) : z.size - k]
         share = (max(found.outliers - k, 0) + 0.1) / (z.size + 10.0)
@@ -32,11 +32,12 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
         level = median(calm) + found.slope * 0.5 * (calm.size + k)
         away = z[z.size - k :] - level
         delta = float(away.sum()) / k
-        error = sd * math.sqrt(1.0 / k + 1.25 / calm.size)
         alone = float(np.min(np.sign(delta) * away))
-        if abs(delta) < found.floor or alone < max(3.0 * sd, 0.5 * abs(delta)):
+        if abs(delta) < found.floor or alone < max(3.0 * near, 0.5 * abs(delta)):
             continue
-        if abs(delta) > TAIL_THRESHOLD * (1.0 + 3.0 / calm.size) * error:
+        sd = near if found.modes else _roaming(z, near)
+        error = sd * math.sqrt(1.0 / k + 1.25 / calm.size)
+        if alone >= 3.0 * sd and abs(delta) > TAIL_THRESHOLD * (1.0 + 3.0 / calm.size) * error:
             at = z.size - k
             return [Step(at, abs(delta) / error, delta, error, level, level + delta, calm.size, k)]
     return []

@@ -12,8 +12,8 @@ import numpy as np
 
 from groundspeed.service.domain.series import Columns, Floats, Ints
 
-SPAN = 1536
-KEEP = 384
+SPAN = 1024
+KEEP = 320
 GUARD = 192
 
 

@@ -89,7 +89,7 @@ def _between(rows: list[tuple[float, object]]) -> float | None:
 
 def _quantum(y: Floats) -> float | None:
     """Step of a quantised timer, relative to the typical value; None where values are not on a coarse grid."""
-    if y.size < 20:
+    if y.size < 20 or np.count_nonzero(y[1:] == y[:-1]) < y.size // 20:
         return None
     distinct = np.unique(y)
     if distinct.size < 2 or distinct.size > y.size // 4:
@@ -106,7 +106,7 @@ def classify(noise: NoiseLedger, stretch: Stretch, series: SeriesData) -> Series
         return "bimodal"
     if stretch.size < 5 and noise.between_process is None:
         return "unknown"
-    same = int(np.count_nonzero(np.diff(stretch.y) == 0.0))
+    same = int(np.count_nonzero(stretch.y[1:] == stretch.y[:-1]))
     if stretch.size >= 5 and same >= 0.9 * (stretch.size - 1):
         return "constant"
     spread = max(noise.point, noise.between_process or 0.0)

@@ -39,9 +39,8 @@ def _moving(window: Window, h: int) -> Floats:
     total = window.total
     if 2 * h >= total.size:
         return total[:0]
-    view = total[2 * h :] - total[h:-h]
-    view -= total[h:-h]
-    view += total[: -2 * h]
+    step = total[h:] - total[:-h]
+    view = step[h:] - step[:-h]
     np.abs(view, out=view)
     view *= 1.0 / math.sqrt(2.0 * h)
     if window.local is not None:

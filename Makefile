@@ -68,3 +68,11 @@ bench-import: $(VENV)/.test ## The largest real history: results a second and me
 	@$(BIN)/python tests/bench/importing/run.py
 
 .PHONY: fuzz bench-import
+
+bench-detection: $(VENV)/.test ## Change detection beside asv, Otava, ruptures and MongoDB, each in its own environment
+	@$(BIN)/python tests/bench/detection/run.py
+
+bench-gate: $(VENV)/.test ## Error rates and power of the gate by simulation; draws docs/img
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/bench/detection/calibrate.py
+
+.PHONY: bench-detection bench-gate

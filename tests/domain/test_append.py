@@ -3,8 +3,8 @@
 import time
 
 import numpy as np
-from domain_series import series, values
 
+from domain_series import series, values
 from groundspeed.service.domain.detect import DetectorState, detect, detect_columns
 from groundspeed.service.domain.series import Columns, SeriesData
 

@@ -41,7 +41,15 @@ run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and s
 test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
 	@$(BIN)/python -m pytest -q -m "not long"
 
-.PHONY: help run test
+test-long: $(VENV)/.test web ## The tests that take minutes each: other seeds of the example, packaging, visual baselines
+	@$(BIN)/python -m pytest -q -m long
+
+bench: bench-fleet bench-detection bench-scale bench-import ## Every benchmark of ours, beside its peer or floor
+
+bench-fleet: $(VENV)/.test ## Wrong go and no-go over simulated fleets, beside two rules in use
+	@$(BIN)/python tests/bench/fleet
+
+.PHONY: help run test test-long bench bench-fleet
 
 lint: $(VENV)/.test ## Style, strict types, and who may import whom
 	@$(BIN)/ruff check .

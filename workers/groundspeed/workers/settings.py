@@ -33,7 +33,11 @@ class WorkerSettings(BaseSettings):
     """Every field has a default that works beside ``groundspeed up``; docs/configuration.md lists them."""
 
     model_config = SettingsConfigDict(
-        env_prefix="GROUNDSPEED_WORKER_", frozen=True, extra="ignore", populate_by_name=True
+        env_prefix="GROUNDSPEED_WORKER_",
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
     data_dir: Path = Field(Path(".groundspeed"), validation_alias=_shared("DATA_DIR"))
@@ -43,11 +47,15 @@ class WorkerSettings(BaseSettings):
     broker_options: dict[str, Any] = Field(default_factory=dict, validation_alias=_shared("BROKER_OPTIONS"))
     """Further kombu transport options, as JSON."""
     api_url: str = Field("http://127.0.0.1:8750", validation_alias=_shared("API_URL"))
+    """Where the service is."""
     token: SecretStr | None = None
     """Bearer token of this node; none is needed on loopback."""
     node: Annotated[str, Field(min_length=1, max_length=200)] = Field(default_factory=socket.gethostname)
+    """This machine's name in the service; unique among its nodes."""
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] = "default"
+    """Group of nodes that share a queue."""
     labels: dict[str, str] = {}
+    """Facts that suites may require, as JSON: {"rack": "7"}."""
     stack: str = "default"
     """Name of the software stack that this worker offers."""
     python: Path | None = None
@@ -61,9 +69,13 @@ class WorkerSettings(BaseSettings):
     lock_clocks: bool = False
     """Whether the worker may lock the device's clocks while it measures (they are restored afterwards)."""
     cache_dir: Path | None = None
+    """Folder of mirrors, checkouts and environments; none: below data_dir."""
     spool_dir: Path | None = None
+    """Folder of results that the service has not acknowledged; none: below data_dir."""
     spool_max_bytes: Annotated[int, Field(ge=4096)] = 1 << 31
+    """Results kept at most while the service is away; then no new job is taken."""
     artefact_max_bytes: Annotated[int, Field(ge=0)] = 64 << 20
+    """Largest file that a benchmark may leave with its result."""
     credentials: dict[str, Credential] = Field(default_factory=dict, validation_alias=_shared("CREDENTIALS"))
     """By name, as JSON: {"name": {"password": "..."}}."""
     pass_env: tuple[str, ...] = ()
@@ -71,9 +83,13 @@ class WorkerSettings(BaseSettings):
     memory_limit_bytes: Annotated[int, Field(ge=0)] = 0
     """Resident memory of one benchmark with all its processes; 0: nine tenths of what the machine has."""
     log_bytes_per_run: Annotated[int, Field(ge=1024)] = 256 * 1024
+    """Output kept of one benchmark process."""
     keep_checkouts: Annotated[int, Field(ge=1)] = 64
+    """Checkouts kept at most; the longest unused goes first."""
     keep_environments: Annotated[int, Field(ge=1)] = 24
+    """Build environments kept at most; the longest unused goes first."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Longest a git command may take."""
     idle_poll_s: Annotated[float, Field(gt=0)] = 10.0
     """How often an idle worker asks for work that no message announced."""
     grace_s: Annotated[float, Field(ge=0)] = 8.0

@@ -410,7 +410,7 @@ class _Maker:
         for id_, (suite, _metric, _params, m) in self.meta.items():
             by_place.setdefault((suite.name if self.shape.keep_runs else "all", m), []).append(id_)
         self.bench_ids = dict(self.s.query(t.Benchmark.suite, t.Benchmark.id).filter_by(project_id=self.project).all())
-        chunk = max(1, 40_000 // max(1, len(self.meta)))
+        chunk = max(1, 40_000 // max(1, len(self.meta))) if not self.shape.keep_runs else 10
         for start in range(0, n, chunk):
             for (suite_name, m), ids in by_place.items():
                 self._place(req, suite_name, m, ids, range(start, min(n, start + chunk)))

@@ -142,7 +142,7 @@ def test_the_series_page_names_the_change_and_links_each_point_to_commit_and_run
     graph = v.Graph.model_validate_json(site.http.get("/api/v1/projects/tinygpt/series/1").content)
     assert len(rows) == len(graph.series[0].points.value) == len(site.demo.shas)
     assert all("/commits/" in row and 'href="/runs/' in row for row in rows)
-    assert '<path class="change regression confirmed"' in page
+    assert '<path class="arrow regression confirmed"' in page
     assert f"/projects/tinygpt/regressions/{graph.series[0].changes[-1].regression}" in links.hrefs
 
 

@@ -9,12 +9,15 @@ import type { State } from "./state";
 export interface Cloud { x: number[]; y: number[]; used: boolean[] }
 
 export function under(u: uPlot, graph: Graph, layout: Layout, state: State): void {
-  const ctx = clip(u);
+  const ctx = clip(u), drawn = new Set<string>();
   for (const line of shown(layout, state)) {
     if (state.band) band(u, ctx, line);
     for (const change of line.series.changes) {
       const before = at(graph, layout, change.before.sha), after = at(graph, layout, change.after.sha);
-      if (after === null) continue;
+      const key = `${before}/${after}/${change.kind}`;
+      // One commit often moves many series: its range is tinted once.
+      if (after === null || drawn.has(key)) continue;
+      drawn.add(key);
       const right = u.valToPos(after, "x", true), left = before === null ? right : u.valToPos(before, "x", true);
       ctx.globalAlpha = 0.1;
       ctx.fillStyle = tone(change.kind);

@@ -114,7 +114,7 @@ def _axes(x: Scale, y: Scale, unit: str, graph: v.Graph) -> str:
     count, seen = len(graph.revisions.position), -1e9
     for i in range(count):
         at_x = x(graph.revisions.position[i])
-        if at_x - seen < 130 or at_x > WIDTH - 60:
+        if at_x - seen < 130 or at_x > WIDTH - 128:
             continue
         seen = at_x
         label = f"{graph.revisions.sha[i][:7]} · {stamp(graph.revisions.at[i])[:10]}"
@@ -217,7 +217,7 @@ def _change(change: v.Change, x: Scale, series: v.GraphSeries, slug: str) -> str
     label = f"{series.series.metric}: {change.after.sha[:10]} {change.after.title}"
     drawn = (
         f'<rect class="range {kind}" x="{number(a)}" width="{number(max(b - a, 1))}" y="{TOP}" height="{height}"/>'
-        f'<path class="change {kind} {escape(change.state)}" d="M{number(b)} {TOP}l5 -9h-10z"/>'
+        f'<path class="arrow {kind} {escape(change.state)}" d="M{number(b)} {TOP}l5 -9h-10z"/>'
         f"<title>{escape(label)}</title>"
     )
     if change.regression is None:

@@ -13,7 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from groundspeed.service.formats.records import Fact, Grid, Item, Machine, Metric, Origin, Record, Scalar, Skipped
+from groundspeed.service.formats.records import (
+    Fact,
+    Grid,
+    Item,
+    Machine,
+    Metric,
+    Origin,
+    Record,
+    Scalar,
+    Skipped,
+    finite,
+)
 from groundspeed.service.formats.source import Document, dict_of, list_of, text_of
 from groundspeed.service.formats.times import parse_time
 from groundspeed.service.formats.units import metric as metric_of
@@ -257,11 +268,16 @@ def _is_column(column: object, length: int) -> bool:
 def _samples(samples: object, length: int) -> tuple[Sequence[float] | None, ...]:
     if not isinstance(samples, list) or len(samples) != length:
         return ()
-    return tuple(
-        tuple(float(v) for v in one) if isinstance(one, list) and one and _is_column(one, len(one)) and None not in one
-        else None
-        for one in samples
-    )  # fmt: skip
+    return tuple(_sample(one) for one in samples)
+
+
+def _sample(one: object) -> tuple[float, ...] | None:
+    """The raw values of one point; None when one of them is no finite number."""
+    if not isinstance(one, list) or not one:
+        return None
+    values = [finite(v) for v in one]
+    kept = [v for v in values if v is not None]
+    return tuple(kept) if len(kept) == len(values) else None
 
 
 def _axes(

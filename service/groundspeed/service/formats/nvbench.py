@@ -120,7 +120,7 @@ def _params(state: Mapping[str, Any]) -> dict[str, Scalar]:
     params: dict[str, Scalar] = {}
     for axis in list_of(state.get("axis_values")):
         one = dict_of(axis)
-        value, kind = one.get("value"), one.get("type")
+        value, kind = one.get("value"), text_of(one.get("type"))
         number = _number(value) if kind in {"int64", "float64"} else None
         if number is not None and kind == "int64" and abs(number) < 2**53:
             params[text_of(one.get("name"))] = int(number)

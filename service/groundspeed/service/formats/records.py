@@ -208,9 +208,12 @@ Item = Record | Grid | Skipped
 
 
 def sound(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items; a number that grew beyond all bounds in its new unit is skipped, with its place."""
+    """The same items; what has no name, or a number that grew beyond all bounds in its new
+    unit, is skipped with its place."""
     for item in items:
-        if isinstance(item, Record) and not _is_sound(item):
+        if isinstance(item, Record) and not item.benchmark.strip():
+            yield Skipped("has no name", item.where)
+        elif isinstance(item, Record) and not _is_sound(item):
             yield Skipped("its value is too large a number", item.where)
         else:
             yield item

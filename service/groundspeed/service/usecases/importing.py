@@ -264,6 +264,10 @@ class _Importer:
                         yield prepare(item) if isinstance(item, Grid) else item
                 except Refused as error:
                     self.summary.refused.append(error)
+                except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
+                    # A file that a parser stumbles over must not stop the import of the others.
+                    reason = f"could not be understood ({type(error).__name__}: {str(error)[:100]})."
+                    self.summary.refused.append(Refused(reason, Where(document), "Please report it with the file."))
                 self.summary.added = self.writer.added
                 self.progress(self.summary, document)
 

@@ -12,7 +12,7 @@ from groundspeed.service.domain.detect import detect
 from groundspeed.service.domain.evidence import Conditions, assess
 from groundspeed.service.domain.explain import explain_point, explain_verdict
 from groundspeed.service.domain.group import Finding, group
-from groundspeed.service.domain.identity import Known, match
+from groundspeed.service.domain.identity import Accepted, Known, foretold, match
 from groundspeed.service.domain.multiplicity import adjusted, discoveries, expected_false_alarms
 from groundspeed.service.domain.noise import components, may_gate
 from groundspeed.service.domain.series import Point, SeriesData
@@ -26,6 +26,13 @@ def test_a_change_point_that_moves_by_a_commit_is_the_same_one():
     assert same.same == (("a", 0),)
     assert set(same.gone) == {"b", "c"}
     assert same.new == (1,)
+
+
+def test_an_accepted_verdict_announces_its_change_point():
+    """The merge in the suspect range, the same way and about the size: told before; larger or elsewhere: news."""
+    found = detect(series(values(300, [(100, 1.1), (200, 0.9)], 0.005, 1))).change_points
+    assert foretold([Accepted("v", 100, 1.09), Accepted("w", 201, 0.9)], found) == {0: "v"}
+    assert foretold([Accepted("v", 100, 1.03), Accepted("w", 200, 1.1)], found) == {}
 
 
 def finding(key, before, after, family="suite", kind="regression", cause="code", strength=5.0):

@@ -60,3 +60,27 @@ def _log(ratio: float) -> float:
 
 def _opposite(a: float, b: float) -> bool:
     return _log(a) * _log(b) < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Generic[Key]):
+    """A gate verdict that somebody accepted, and the place ``x`` its head got on the main line when it was merged."""
+
+    key: Key
+    x: int
+    ratio: float
+
+
+def foretold(accepted: Sequence[Accepted[Key]], found: Sequence[ChangePoint]) -> dict[int, Key]:
+    """Indices of change points that an accepted verdict has announced: they are not told again.
+
+    The merge lies in the suspect range, the change goes the same way, and it is at most half as large again.
+    """
+    out: dict[int, Key] = {}
+    for verdict in accepted:
+        for j, change in enumerate(found):
+            inside = change.x_before < verdict.x <= change.x_after
+            told, seen = _log(verdict.ratio), _log(change.ratio)
+            if inside and j not in out and told * seen > 0 and abs(seen) <= 1.5 * abs(told):
+                out[j] = verdict.key
+    return out

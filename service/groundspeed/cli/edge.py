@@ -53,8 +53,8 @@ def explain(error: Exception) -> str:
         where = f" {error.filename}" if error.filename else ""
         return f"The operating system refused{where}: {error.strerror}. Correct that and run the command again."
     return (
-        f"Something unforeseen went wrong: {type(error).__name__}: {error}. That is a fault of Groundspeed: please report "
-        "it with the output of the same command under GROUNDSPEED_TRACEBACK=1."
+        f"Something unforeseen went wrong: {type(error).__name__}: {error}. That is a fault of Groundspeed: please "
+        "report it with the output of the same command under GROUNDSPEED_TRACEBACK=1."
     )
 
 

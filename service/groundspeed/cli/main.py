@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -33,14 +34,17 @@ def main() -> None:
 
 
 def _register() -> None:
-    """Commands that live in modules of their own; each loads light."""
-    from groundspeed.cli import db, demo, detect, gate, site, up
+    """Commands that live in modules of their own; each loads light and imports its part on use."""
+    from groundspeed.cli import db, demo, detect, exporting, gate, importing, init, site, up
 
-    app.add_typer(db.app, name="db")
     app.command("up")(up.up)
     app.command("demo")(demo.demo)
+    app.command("init")(init.init)
     app.command("detect")(detect.detect)
     app.command("gate")(gate.gate)
+    app.command("import")(importing.import_results)
+    app.command("export")(exporting.export_results)
+    app.add_typer(db.app, name="db")
     app.add_typer(site.site_app, name="site")
 
 
@@ -96,6 +100,28 @@ def status(data: context.DataOption = None, json: context.JsonOption = False) ->
         ("series to be analysed", str(seen.unanalysed_series)),
     ]
     out.print(table(("what", "how many"), rows, right=("how many",)))
+
+
+@app.command()
+def plugins(json: context.JsonOption = False) -> None:
+    """What this machine can measure: every plugin with its version, parameters and metrics; broken ones with why."""
+    from groundspeed.plugins.registry import load_catalogue
+
+    entries = load_catalogue()
+    if json:
+        show_json([asdict(entry) for entry in entries])
+        return
+    rows = [
+        (
+            entry.name,
+            entry.version,
+            ", ".join(param.name for param in entry.params),
+            ", ".join(metric.name for metric in entry.metrics),
+            entry.error or entry.distribution,
+        )
+        for entry in entries
+    ]
+    console().print(table(("plugin", "version", "parameters", "metrics", "from"), rows))
 
 
 @project_app.command("add")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import statistics
 from html.parser import HTMLParser
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session, col, select
 
+from groundspeed.plugins.protocol import ChildSpec
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute
 from groundspeed.service.db import tables as t
 from groundspeed.service.pages import render
@@ -274,3 +276,14 @@ def test_hostile_text_is_shown_and_does_nothing(site: Site) -> None:
     drawn = render.render("graph.html", hostile, path="/x")
     assert "<img" not in drawn
     assert len(re.findall("</script>", drawn)) == len(re.findall("<script", drawn))
+
+
+def test_the_command_to_repeat_a_run_starts_the_same_process(site: Site) -> None:
+    """What the page says to pipe into the child is a specification that the child reads, with the run's parameters."""
+    run = site.http.get("/api/v1/runs/1").json()
+    lines = run["repeat"].split("\n")
+    assert lines[0] == f"git checkout {run['run']['revision']['sha']}"
+    words = shlex.split(lines[1])
+    assert words[:1] + words[2:] == ["echo", "|", "python", "-m", "groundspeed.plugins.child"]
+    spec = ChildSpec.from_json(words[1])
+    assert (spec.plugin, dict(spec.params), spec.target) == (run["plugin"], run["params"], "benchmarks.train:make")

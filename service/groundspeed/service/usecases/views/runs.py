@@ -97,7 +97,9 @@ def run_page(db: Database, id_: int) -> v.RunPage:
             samples=tuple(_samples(r, series[r.series_id]) for r in results),
             traces=tuple(traces(run.trace)),
             artefacts=tuple(artefact(a) for a in artefacts),
-            repeat=_repeat(suite, run, names.known_revision(run.revision_id).sha),
+            repeat=_repeat(
+                benchmark, run, job.spec if job is not None else {}, names.known_revision(run.revision_id).sha
+            ),
         )
 
 
@@ -117,10 +119,22 @@ def _samples(result: Any, series: Any) -> v.SampleSet:
     )
 
 
-def _repeat(suite: str, run: Any, sha: str) -> str:
-    """The command that measures the same benchmark of the same commit on this machine."""
-    parts = ["groundspeed", "bench", "--suite", suite, "--only", run.benchmark_key, "--revision", sha]
-    return shlex.join(parts)
+def _repeat(benchmark: Any, run: Any, spec: Mapping[str, Any], sha: str) -> str:
+    """The command that starts the same process again, in a checkout of the project with its environment active."""
+    build = spec.get("build") or {}
+    mine = next((b for b in spec.get("benchmarks") or () if b.get("key") == run.benchmark_key), {})
+    child = {
+        "plugin": benchmark.plugin,
+        "params": run.params,
+        "target": benchmark.target,
+        "paths": list(build.get("paths") or (".",)),
+        "workdir": ".",
+        "limits": mine.get("limits") or {},
+        "report_path": "report.json",
+        "progress_path": "/dev/null",
+    }
+    start = f"echo {shlex.quote(json.dumps(child, separators=(',', ':')))} | python -m groundspeed.plugins.child"
+    return f"git checkout {shlex.quote(sha)}\n{start}"
 
 
 def traces(blob: bytes | None) -> list[v.Trace]:

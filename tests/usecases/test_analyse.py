@@ -16,6 +16,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.domain.detect import detect
 from groundspeed.service.domain.plan import suspects
+from groundspeed.service.usecases import regressions
 from groundspeed.service.usecases import series as stored
 from groundspeed.service.usecases.analyse import analyse, analyse_dirty
 from world import DRIVER, NOW, World, run, samples
@@ -413,6 +414,27 @@ def test_a_result_that_comes_during_an_analysis_is_not_overlooked(
     monkeypatch.setattr("groundspeed.service.usecases.analyse.detect", meanwhile)
     analyse_dirty(world.db, LATER)
     assert len(world.all(t.SeriesMark)) == 1
+
+
+def test_what_a_person_decides_during_an_analysis_stands(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The analysis would withdraw a new regression; meanwhile somebody has taken it up."""
+    if database.is_sqlite:
+        pytest.skip("SQLite has one writer: nobody decides during an analysis")
+    world = World(database)
+    history(world, commits=21, time=(1.0, 20, 1.2))
+    analyse_dirty(world.db, LATER)
+    replicate(world, 20, 7)
+
+    def meanwhile(*arguments: Any) -> Any:
+        found = original(*arguments)
+        regressions.set_state(world.db, 1, "acknowledged", LATER, actor="ada")
+        return found
+
+    original = detect
+    monkeypatch.setattr("groundspeed.service.usecases.analyse.detect", meanwhile)
+    analyse_dirty(world.db, LATER)
+    assert [row.state for row in world.all(t.ChangePoint)] == ["withdrawn"]
+    assert spans(world)[0][1] == "acknowledged"
 
 
 def test_numbers_without_scatter_are_analysed(world: World) -> None:

@@ -55,7 +55,9 @@ def regroup(session: Session, project_id: int, changed: Sequence[ChangePoint], n
 
 def refresh(session: Session, regression_id: int, now: datetime) -> None:
     """Let a regression's range, cause, title and state follow its members."""
-    regression = session.get_one(Regression, regression_id)
+    session.flush()
+    query = held(select(Regression).where(col(Regression.id) == regression_id))  # or a person's move would be undone
+    regression = session.scalars(query.execution_options(populate_existing=True)).one()
     members = _members(session, regression_id)
     if not members:
         if regression.state == "new":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["databases"]
+pytest_plugins = ["databases", "processes"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,23 +1,17 @@
 """``python -m groundspeed.service api|control|beat|migrate``: the processes of the service.
 
-This is the only place that reads the environment and wires the parts.
+This is the only place that reads the environment and wires the parts. Each process imports what it needs.
 """
 
 from __future__ import annotations
 
-import logging
+import signal
 import sys
 from datetime import UTC, datetime
 
-import uvicorn
-
-from groundspeed.service.api.app import create_app
-from groundspeed.service.control import wiring
-from groundspeed.service.control.main import run_beat, run_control
-from groundspeed.service.db import migrate
+from groundspeed.service import logformat
 from groundspeed.service.errors import GroundspeedError, Invalid
 from groundspeed.service.settings import Settings
-from groundspeed.service.usecases import tokens
 
 
 def main(arguments: list[str]) -> int:
@@ -27,7 +21,7 @@ def main(arguments: list[str]) -> int:
         if len(arguments) != 1 or arguments[0] not in commands:
             raise Invalid("Which process?", f"Name one of: {', '.join(commands)}.")
         settings = Settings.load()
-        _log(settings)
+        logformat.configure(settings.log_level, settings.log_format)
         return commands[arguments[0]](settings)
     except GroundspeedError as error:
         sys.stderr.write(f"groundspeed: {error}\n")
@@ -36,6 +30,13 @@ def main(arguments: list[str]) -> int:
 
 def run_api(settings: Settings) -> int:
     """Serve pages and API until SIGTERM or SIGINT. Beyond loopback only when there is a token to show."""
+    import uvicorn
+
+    from groundspeed.service.api.app import create_app
+    from groundspeed.service.control import wiring
+    from groundspeed.service.db import migrate
+    from groundspeed.service.usecases import tokens
+
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
     migrate.require_current(parts.database)
@@ -52,6 +53,9 @@ def run_api(settings: Settings) -> int:
         access_log=False,
         timeout_graceful_shutdown=5,
     )
+    # Uvicorn raises the signal that ended it once more after its clean end: to us that end is a success.
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: None)
     try:
         uvicorn.Server(config).run()
     finally:
@@ -59,21 +63,36 @@ def run_api(settings: Settings) -> int:
     return 0
 
 
+def run_control(settings: Settings) -> int:
+    """Do the background work until SIGTERM or SIGINT."""
+    from groundspeed.service.control import main as control
+
+    return control.run_control(settings)
+
+
+def run_beat(settings: Settings) -> int:
+    """Keep time for the control workers."""
+    from groundspeed.service.control import main as control
+
+    return control.run_beat(settings)
+
+
 def run_migrate(settings: Settings) -> int:
-    """Bring the database to this release's schema; a no-op the second time."""
+    """Bring the database to this release's schema and make the workers' first token known; no-ops the second time."""
+    from groundspeed.service.control import wiring
+    from groundspeed.service.db import migrate
+    from groundspeed.service.usecases import tokens
+
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
     try:
         migrate.upgrade(parts.database)
+        if settings.bootstrap_worker_token is not None:
+            secret = settings.bootstrap_worker_token.get_secret_value()
+            tokens.ensure(parts.database, "bootstrap-worker", "worker", secret, datetime.now(UTC))
     finally:
         parts.database.close()
     return 0
-
-
-def _log(settings: Settings) -> None:
-    logging.basicConfig(
-        level=settings.log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
 
 
 if __name__ == "__main__":

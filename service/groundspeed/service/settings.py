@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     beat: bool = Field(
         True, description="Whether the control worker also keeps time; false where `beat` runs as a process of its own."
     )
+    bootstrap_worker_token: SecretStr | None = Field(
+        None, description="A token that `migrate` makes known for the workers of a deployment, whatever their node."
+    )
     metrics_token: SecretStr | None = Field(
         None, description="Bearer token that may read /metrics; unset: like any other page."
     )

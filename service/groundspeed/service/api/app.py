@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from groundspeed.service.api import problems
 from groundspeed.service.api.access import needs
 from groundspeed.service.api.limits import BodyLimit
+from groundspeed.service.api.requestlog import RequestLog
 from groundspeed.service.api.routes import health, results, views, work, workers
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
@@ -36,6 +37,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(
         BodyLimit, max_bytes=parts.settings.max_body_bytes, max_artefact_bytes=parts.settings.max_artefact_bytes
     )
+    app.add_middleware(RequestLog)
     app.include_router(workers.router)
     app.include_router(work.router)
     app.include_router(results.router)

@@ -162,7 +162,10 @@ def _audit(session: Session, actor: str, action: str, job: Job, now: datetime, w
 
 
 def announce_forgotten(database: Database, now: datetime, after_s: float, limit: int = 200) -> int:
-    """Tell the broker again of jobs that wait though it was told long ago, or whose time has come; returns how many."""
+    """Tell the broker again of jobs that wait though it was told long ago, or whose time has come; returns how many.
+
+    The pause grows with a job's age: where no worker is, messages do not pile up.
+    """
     with database.transaction() as session:
         late = col(Job.hinted_at) < now - timedelta(seconds=after_s)
         query = (
@@ -172,8 +175,14 @@ def announce_forgotten(database: Database, now: datetime, after_s: float, limit:
             .order_by(col(Job.priority), col(Job.id))
             .limit(limit)
         )
-        waiting = session.scalars(held(query, skip=True)).all()
+        waiting = [job for job in session.scalars(held(query, skip=True)) if _worth_telling(job, now)]
         for job in waiting:
             announce(session, job, now)
             session.add(job)
         return len(waiting)
+
+
+def _worth_telling(job: Job, now: datetime) -> bool:
+    if job.hinted_at is None:
+        return True
+    return now - job.hinted_at >= (job.hinted_at - job.created_at) / 2

@@ -19,6 +19,7 @@ from groundspeed.service.usecases import nodes
 ROLES = ("viewer", "triager", "operator", "admin")
 """Each may do what those before it may. ``worker`` stands apart: it speaks for one node and reads nothing."""
 _PREFIX = "gs_"
+_LEAST = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,23 @@ def create(database: Database, new: New, now: datetime, actor: str = "local") ->
         )
         session.add(AuditEntry(actor=actor, action="token.create", subject_type="token", subject_id=new.name, at=now))
     return secret
+
+
+def ensure(database: Database, name: str, role: str, secret: str, now: datetime) -> None:
+    """Make a secret known that somebody else chose (a deployment's settings); an older one of that name ends.
+
+    Raises :class:`Invalid` for one that could be guessed.
+    """
+    if len(secret) < _LEAST:
+        raise Invalid(f"The secret of {name!r} has {len(secret)} characters.", f"Give at least {_LEAST} random ones.")
+    with database.transaction() as session:
+        for token in session.scalars(select(Token).where(col(Token.name) == name, col(Token.revoked_at).is_(None))):
+            if token.sha256 == digest(secret):
+                return
+            token.revoked_at = now
+            session.add(token)
+        session.add(Token(name=name, sha256=digest(secret), role=role, created_at=now))
+        session.add(AuditEntry(actor="settings", action="token.create", subject_type="token", subject_id=name, at=now))
 
 
 def revoke(database: Database, name: str, now: datetime, actor: str = "local") -> int:

@@ -1,0 +1,57 @@
+"""Each request has an id, which its reply and every line logged for it carry; one line says how it went."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from groundspeed.service.logformat import about
+
+log = logging.getLogger("groundspeed.requests")
+_SUBJECT = re.compile(r"/(jobs|attempts|requests|workers)/([^/]+)")
+_OURS = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+_QUIET = ("/healthz", "/readyz", "/metrics", "/assets/")
+
+
+class RequestLog:
+    """ASGI middleware; the outermost, so that refusals are logged too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _OURS.match(given) else uuid.uuid4().hex[:16]
+        status = 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        facts = {"request": request_id}
+        if found := _SUBJECT.search(scope["path"]):
+            facts[found[1].removesuffix("s")] = found[2]
+        start = time.perf_counter()
+        with about(**facts):
+            try:
+                await self._app(scope, receive, answer)
+            finally:
+                _line(scope, status, time.perf_counter() - start)
+
+
+def _line(scope: Scope, status: int, seconds: float) -> None:
+    quiet = status < 400 and (scope["path"].startswith(_QUIET) or scope["path"].endswith("/heartbeat"))
+    level = logging.DEBUG if quiet else logging.WARNING if status >= 500 else logging.INFO
+    facts = {"status": status, "ms": round(1000 * seconds, 1)}
+    log.log(level, "%s %s", scope["method"], scope["path"], extra={"facts": facts})

@@ -162,6 +162,8 @@ class Workload:
     close: Callable[[], None] | None = None
     facts: Mapping[str, float | int | str] = field(default_factory=dict)
     """Things worth keeping with the result: parameter count, FLOP model, batch size. Read after measuring."""
+    input_wait_s: Callable[[], float] | None = None
+    """Seconds a step has waited for its batch on average, so far: tells an input-bound workload."""
     mode: Literal["throughput", "latency"] = "throughput"
     """"latency": the device is waited for after every step, and every step is a sample of its own."""
 
@@ -189,7 +191,14 @@ class Measurement:
     step_wall_s: Sequence[float]
     step_cpu_s: Sequence[float] = ()
     step_device_busy_s: Sequence[float] = ()
+    """From the profiled pass: union of the device's activities, one entry a profiled step."""
     step_device_cycles: Sequence[float] = ()
+    """Wall time x SM clock at that time; empty where the clock is not known."""
+    device_trace: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """From the profiled pass, one entry a step: compute_s, communication_s, exposed_communication_s, launches."""
+    energy_j_per_step: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Classification in words: launch_bound, input_bound, power_capped, thermally_throttled, contaminated."""
     step_reference_s: Sequence[float] = ()
     """CPU seconds of the reference workload around each sample (timing/reference.py); empty on accelerators."""
     states: Sequence[SampleState] = ()

@@ -8,31 +8,97 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from groundspeed.plugins.device import open_backend
+from groundspeed.plugins.device.base import Backend, State
+from groundspeed.plugins.device.hygiene import changes, clean_findings
+from groundspeed.plugins.device.nvml import own_processes
+from groundspeed.plugins.timing import classify
+from groundspeed.plugins.timing.sampler import Sampler, Trace
+
 
 @dataclass(slots=True)
 class Conditions:
-    """Read at the start and at the end of a run; ``summary`` goes into the report."""
+    """Started before the workload is made, stopped after it; ``summary`` goes into the report."""
 
     device: str
+    backend: Backend
     device_uuid: str | None = None
     begin_s: float = 0.0
-    first: dict[str, Any] = field(default_factory=dict)
-    last: dict[str, Any] = field(default_factory=dict)
+    host_before: dict[str, Any] = field(default_factory=dict)
+    host_after: dict[str, Any] = field(default_factory=dict)
+    state_before: State = field(default_factory=State)
+    state_after: State = field(default_factory=State)
+    sampler: Sampler | None = None
+    why_none: str = ""
 
     @classmethod
     def start(cls, device: str) -> Conditions:
-        conditions = cls(device=device, begin_s=time.perf_counter())
-        conditions.first = host_state()
+        """Reads host and device and starts sampling the device's conditions where something can."""
+        backend = open_backend()
+        conditions = cls(device=device, backend=backend, begin_s=time.perf_counter(), host_before=host_state())
+        if device == "cpu":
+            conditions.why_none = "the benchmark runs on the CPU"
+            return conditions
+        conditions.device_uuid = device_uuid(device, backend)
+        if conditions.device_uuid is None:
+            conditions.why_none = getattr(backend, "reason", f"{backend.vendor}'s library does not list {device}")
+            return conditions
+        conditions.state_before = backend.state(conditions.device_uuid)
+        conditions.sampler = Sampler(backend, conditions.device_uuid)
+        conditions.sampler.start()
         return conditions
+
+    @property
+    def trace(self) -> Trace:
+        return self.sampler.trace if self.sampler is not None else Trace()
+
+    def energy_j(self) -> float | None:
+        return self.backend.energy_j(self.device_uuid) if self.device_uuid is not None else None
 
     def stop(self) -> None:
         """Idempotent."""
-        if not self.last:
-            self.last = host_state()
+        if self.host_after:
+            return
+        self.host_after = host_state()
+        if self.sampler is not None and self.device_uuid is not None:
+            self.sampler.stop()
+            self.state_after = self.backend.state(self.device_uuid)
 
     def summary(self) -> dict[str, Any]:
+        """The report's conditions, "trace" included."""
         self.stop()
-        return {"host": {"before": self.first, "after": self.last}}
+        found: dict[str, Any] = {"host": {"before": self.host_before, "after": self.host_after}}
+        if self.sampler is None:
+            return {**found, "device": {"unavailable": self.why_none}}
+        found["device"] = classify.summary(self.trace)
+        found["trace"] = self.trace.columns(self.begin_s)
+        found["foreign_processes"] = [
+            {"pid": pid, "memory_bytes": memory} for pid, memory in self.sampler.strangers.items()
+        ]
+        found["hygiene"] = {
+            "before": clean_findings(self.state_before, own_processes()),
+            "during": changes(self.state_before, self.state_after),
+            "not_available": dict(self.state_before.missing),
+        }
+        return found
+
+
+def device_uuid(device: str, backend: Backend) -> str | None:
+    """The vendor library's UUID of a torch device, without initialising its context."""
+    listed = backend.devices()
+    kind, _, number = device.partition(":")
+    if kind not in {"cuda", "xpu"} or not listed:
+        return None
+    index = int(number or 0)
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if visible:
+        if index >= len(visible):
+            return None
+        chosen = visible[index]
+        if not chosen.isdigit():
+            return next((one.uuid for one in listed if one.uuid.startswith(chosen)), None)
+        index = int(chosen)
+    return listed[index].uuid if index < len(listed) else None
 
 
 def host_state() -> dict[str, Any]:

@@ -1,18 +1,28 @@
-"""Runs a stepped plugin: set-up, warm-up, samples, checks, and the values that the plugin derives from them."""
+"""Runs a stepped plugin: set-up, warm-up, samples, the profiled pass, checks, and what the plugin derives from them."""
 
 from __future__ import annotations
 
+import json
+import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from groundspeed.plugins.spi import Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
+from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.clocks import clock_for
-from groundspeed.plugins.timing.loop import Loop, LoopResult
+from groundspeed.plugins.timing.loop import Loop, LoopResult, quiet_collector
 from groundspeed.plugins.timing.peak import peak_memory, reset_peak
+from groundspeed.plugins.timing.profile import ProfileResult, profile_steps
 from groundspeed.plugins.timing.reference import Reference, reference_for
+from groundspeed.plugins.timing.steady import SteadyTest
 
 if TYPE_CHECKING:
     from groundspeed.plugins.execution import Session
+
+HOST_STEADY = SteadyTest()
+DEVICE_STEADY = SteadyTest(window_s=0.5)
+"""A power cap takes 0.2 to 1 s to bring the clock down."""
 
 
 def drive(session: Session, plugin: SteppedPlugin, context: Context) -> Iterable[Measured]:
@@ -21,48 +31,126 @@ def drive(session: Session, plugin: SteppedPlugin, context: Context) -> Iterable
         reference = reference_for(session.device)
         workload = plugin.prepare(context)
     try:
-        return _measure(session, plugin, workload, reference)
+        measurement = measure(session, workload, reference)
+        return list(plugin.derive(workload, measurement))
     finally:
         with session.phase("teardown"):
             if workload.close is not None:
                 workload.close()
 
 
-def _measure(
-    session: Session, plugin: SteppedPlugin, workload: Workload, reference: Reference | None
-) -> list[Measured]:
-    clock = clock_for(session.device)
+def measure(session: Session, workload: Workload, reference: Reference | None) -> Measurement:
+    """The timed pass, the profiled pass where the device has a tracer, and the check."""
     reset_peak(session.device)
-    loop = Loop(workload.step, clock, session.spec.limits, session.progress, workload.mode, reference)
-    with session.phase("loop"):
-        seen = loop.run()
-    del session.phases_s["loop"]
-    session.phases_s |= {"warmup": seen.warmup_s, "measure": seen.measure_s}
+    seen = _loop(session, workload, reference)
+    memory = peak_memory(session.device)
+    profiled = _profile(session, workload, seen)
     if workload.check is not None:
         with session.phase("check"):
             workload.check()
-    measurement = as_measurement(seen, peak_memory(session.device))
-    session.facts |= {**workload.facts, "samples": len(seen.chunk.wall_s), "stopped": seen.stopped}
-    session.observed |= {
-        "steady": seen.steady,
-        "warmup_steps": seen.warmup_steps,
-        "steps_per_sample": seen.steps_per_sample,
-        "half_width": round(seen.half_width, 6),
-        "preempted_share": round(sum(seen.chunk.preempted) / len(seen.chunk.preempted), 4),
-    }
-    return list(plugin.derive(workload, measurement))
-
-
-def as_measurement(seen: LoopResult, memory: dict[str, int]) -> Measurement:
-    """A sample during which the kernel took the CPU away is degraded: kept, and not used while there are better."""
-    states = [SampleState.DEGRADED if lost else SampleState.VALID for lost in seen.chunk.preempted]
+    states, labels = _classify(session, workload, seen, profiled)
+    _keep(session, workload, seen, profiled, labels)
+    steps = len(seen.chunk.wall_s) * seen.steps_per_sample
     return Measurement(
         step_wall_s=seen.chunk.wall_s,
         step_cpu_s=seen.chunk.cpu_s,
         step_reference_s=seen.reference_s,
+        step_device_busy_s=[step.busy_s for step in profiled.steps],
+        step_device_cycles=_cycles(session, seen),
+        device_trace=_device_trace(profiled),
+        energy_j_per_step=None if seen.energy_j is None else seen.energy_j / steps,
+        labels=labels,
         states=states,
         steps_per_sample=seen.steps_per_sample,
         steady=seen.steady,
         warmup_steps=seen.warmup_steps,
         memory_peak_bytes=memory,
+    )
+
+
+def _loop(session: Session, workload: Workload, reference: Reference | None) -> LoopResult:
+    loop = Loop(
+        workload.step,
+        clock_for(session.device),
+        session.spec.limits,
+        session.progress,
+        workload.mode,
+        reference,
+        session.conditions.energy_j if session.conditions is not None else None,
+        HOST_STEADY if session.device == "cpu" else DEVICE_STEADY,
+    )
+    with session.phase("loop"):
+        seen = loop.run()
+    del session.phases_s["loop"]
+    session.phases_s |= {"warmup": seen.warmup_s, "measure": seen.measure_s}
+    return seen
+
+
+def _profile(session: Session, workload: Workload, seen: LoopResult) -> ProfileResult:
+    if session.device == "cpu":
+        return ProfileResult(unavailable="the CPU has no device trace")
+    if not session.spec.limits.profile:
+        return ProfileResult(unavailable="profiling is turned off for this suite")
+    with session.phase("profile"), quiet_collector():
+        return profile_steps(workload.step, session.device, statistics.median(seen.chunk.wall_s), session.progress)
+
+
+def _classify(
+    session: Session, workload: Workload, seen: LoopResult, profiled: ProfileResult
+) -> tuple[tuple[SampleState, ...], dict[str, str]]:
+    """On the CPU a sample during which the kernel took the CPU away is degraded; on a device see classify.py."""
+    wall = statistics.median(seen.chunk.wall_s)
+    waited = workload.input_wait_s() if workload.input_wait_s is not None else None
+    busy = statistics.median(step.busy_s for step in profiled.steps) if profiled.steps else None
+    labels = classify.bound_labels(wall, busy, waited)
+    if session.device == "cpu" or session.conditions is None or not session.conditions.trace.t_s:
+        lost = seen.chunk.preempted if session.device == "cpu" else [False] * len(seen.chunk.wall_s)
+        return tuple(SampleState.DEGRADED if one else SampleState.VALID for one in lost), labels
+    durations = [value * seen.steps_per_sample for value in seen.chunk.wall_s]
+    verdicts = classify.classify_samples(seen.chunk.start_s, durations, session.conditions.trace)
+    return verdicts.states, {**verdicts.labels, **labels}
+
+
+def _cycles(session: Session, seen: LoopResult) -> list[float]:
+    if session.conditions is None or not session.conditions.trace.t_s:
+        return []
+    trace = session.conditions.trace
+    clocks = [classify.clock_at(start, trace) for start in seen.chunk.start_s]
+    if any(clock is None for clock in clocks):
+        return []
+    return [wall * clock for wall, clock in zip(seen.chunk.wall_s, clocks, strict=True) if clock is not None]
+
+
+def _device_trace(profiled: ProfileResult) -> dict[str, list[float]]:
+    names = ("compute_s", "communication_s", "exposed_communication_s", "launches")
+    return {name: [float(getattr(step, name)) for step in profiled.steps] for name in names} if profiled.steps else {}
+
+
+def _keep(
+    session: Session, workload: Workload, seen: LoopResult, profiled: ProfileResult, labels: dict[str, str]
+) -> None:
+    """What goes beside the samples: how it was measured, and the kernel table as an artefact."""
+    session.facts |= {**workload.facts, "samples": len(seen.chunk.wall_s), "stopped": seen.stopped}
+    observed: dict[str, Any] = {
+        "steady": seen.steady,
+        "warmup_steps": seen.warmup_steps,
+        "steps_per_sample": seen.steps_per_sample,
+        "half_width": round(seen.half_width, 6),
+        "preempted_share": round(sum(seen.chunk.preempted) / len(seen.chunk.preempted), 4),
+        "labels": labels,
+        "launch_bound": "launch_bound" in labels,
+    }
+    if profiled.unavailable:
+        observed["device_trace"] = {"unavailable": profiled.unavailable}
+    else:
+        observed["device_trace"] = {"steps": len(profiled.steps), "wall_s": round(profiled.wall_s, 3)}
+        _keep_table(session, profiled)
+    session.observed |= observed
+
+
+def _keep_table(session: Session, profiled: ProfileResult) -> None:
+    path = Path(session.spec.workdir) / "kernel-table.json"
+    path.write_text(json.dumps(profiled.table.as_json()), encoding="utf-8")
+    session.artefacts.append(
+        {"kind": "kernel-table", "name": path.name, "path": path.name, "media_type": "application/json"}
     )

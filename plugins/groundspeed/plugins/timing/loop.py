@@ -45,6 +45,8 @@ class LoopResult:
     """Relative half-width of the interval of the median of what the stop rule watches."""
     reference_s: list[float] = field(default_factory=list)
     """For each sample the mean of the reference's CPU time before and after; empty without a reference."""
+    energy_j: float | None = None
+    """Used by the device while measuring; None: not known."""
 
 
 @dataclass(slots=True)
@@ -57,13 +59,19 @@ class Loop:
     progress: Callable[[str], None]
     mode: Literal["throughput", "latency"] = "throughput"
     reference: Reference | None = None
+    energy_j: Callable[[], float | None] | None = None
+    """The device's energy counter, read at the ends of measuring only."""
     steady_test: SteadyTest = field(default_factory=SteadyTest)
 
     def run(self) -> LoopResult:
         result = LoopResult()
         with quiet_collector():
             self._warm_up(result)
+            before = self.energy_j() if self.energy_j is not None else None
             self._measure(result)
+            after = self.energy_j() if self.energy_j is not None else None
+            if before is not None and after is not None:
+                result.energy_j = after - before
         return result
 
     def _warm_up(self, result: LoopResult) -> None:

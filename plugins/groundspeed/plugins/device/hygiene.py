@@ -1,0 +1,81 @@
+"""Whether a device is fit to measure on, before and after. Pure functions on what was read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from groundspeed.plugins.device.base import DeviceInfo, Process, State
+
+HOT_C = 80.0
+"""Above this a device starts too near its slowdown temperature: wait for it to cool."""
+LEAK_BYTES = 1 << 30
+"""Memory in use without any process: more than a driver's own."""
+
+
+def node_findings(device: DeviceInfo, state: State) -> list[str]:
+    """What takes the node out of use until somebody has looked. Each says what and what to do."""
+    name = f"GPU {device.index} ({device.model}, {device.uuid})"
+    found = []
+    if state.ecc_uncorrected:
+        found.append(
+            f"{name}: {state.ecc_uncorrected} uncorrected ECC errors since the last reboot: drain the node, reset the "
+            "GPU, and have it replaced if they come back"
+        )
+    if state.remapped_rows_failed:
+        found.append(f"{name}: remapping a memory row has failed: have the GPU replaced")
+    elif state.remapped_rows_pending:
+        found.append(f"{name}: a memory row waits to be remapped: reset the GPU when the node is drained")
+    return found
+
+
+def clean_findings(state: State, own: Collection[int]) -> list[str]:
+    """What makes a measurement now untrustworthy: other processes, leaked memory."""
+    found = [
+        f"process {process.pid} holds {_mib(process.memory_bytes)} of the device"
+        for process in foreign(state.processes, own)
+    ]
+    used = state.memory_used_bytes
+    if not state.processes and used is not None and used - state.memory_reserved_bytes > LEAK_BYTES:
+        found.append(
+            f"{_mib(used)} of device memory are in use by no listed process: leaked, or held in another container"
+        )
+    return found
+
+
+def changes(before: State, after: State) -> list[str]:
+    """Error counters that rose during a run: its result is suspect and the device too."""
+    found = []
+    for field, words in (("ecc_uncorrected", "uncorrected"), ("ecc_corrected", "corrected")):
+        old, new = getattr(before, field), getattr(after, field)
+        if old is not None and new is not None and new > old:
+            found.append(f"{new - old} {words} ECC errors during the run")
+    if after.remapped_rows_pending and not before.remapped_rows_pending:
+        found.append("a memory row was marked for remapping during the run")
+    return found
+
+
+def foreign(processes: Collection[Process] | None, own: Collection[int]) -> list[Process]:
+    """Processes on the device that are not of this benchmark."""
+    return [process for process in processes or () if process.pid not in own]
+
+
+def cool_down(
+    temperature: Callable[[], float | None],
+    *,
+    limit_c: float = HOT_C,
+    at_most_s: float = 60.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float | None:
+    """Waits, within bounds, until the device is below the limit; returns the last temperature read, None: unknown."""
+    waited = 0.0
+    current = temperature()
+    while current is not None and current > limit_c and waited < at_most_s:
+        sleep(1.0)
+        waited += 1.0
+        current = temperature()
+    return current
+
+
+def _mib(size: int | None) -> str:
+    return "an unknown amount" if size is None else f"{size / (1 << 20):.0f} MiB"

@@ -1,0 +1,112 @@
+"""What samples and results are worth, from the conditions they were taken under. Pure functions."""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from groundspeed.plugins.device import reasons
+from groundspeed.plugins.device.base import Reading
+from groundspeed.plugins.spi import SampleState
+from groundspeed.plugins.timing.sampler import Trace
+
+LAUNCH_BOUND_SHARE = 0.8
+"""Busy time below this share of wall time: the host decides how long a step takes."""
+INPUT_BOUND_SHARE = 0.1
+"""More of the wall time than this spent waiting for the next batch."""
+CAPPED_SHARE = 0.5
+"""A result is power-capped or throttled when this share of its readings says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """One state and reason a sample ("" for valid), and labels of the whole result with their words."""
+
+    states: tuple[SampleState, ...]
+    reasons: tuple[str, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def classify_samples(start_s: Sequence[float], duration_s: Sequence[float], trace: Trace) -> Verdicts:
+    """Joins each sample with the readings within it, or the nearest before and after it when it is shorter.
+
+    A foreign process on the device: *rejected*. A slowdown other than the power cap (thermal, power brake): *degraded*.
+    """
+    states, why = [], []
+    for start, duration in zip(start_s, duration_s, strict=True):
+        low = max(0, bisect.bisect_right(trace.t_s, start) - 1)
+        high = bisect.bisect_left(trace.t_s, start + duration) + 1
+        state, reason = _judge(trace.readings[low:high], trace.foreign[low:high])
+        states.append(state)
+        why.append(reason)
+    return Verdicts(tuple(states), tuple(why), _labels(trace))
+
+
+def _judge(readings: Sequence[Reading], strangers: Sequence[int]) -> tuple[SampleState, str]:
+    if any(strangers):
+        return SampleState.REJECTED, "another process held the device"
+    bits = 0
+    for reading in readings:
+        bits |= reading.reasons or 0
+    if bits & reasons.SLOWED:
+        return SampleState.DEGRADED, ", ".join(reasons.in_words(bits & reasons.SLOWED))
+    return SampleState.VALID, ""
+
+
+def _labels(trace: Trace) -> dict[str, str]:
+    known = [reading.reasons for reading in trace.readings if reading.reasons is not None]
+    labels = {}
+    if known:
+        capped = sum(bool(bits & reasons.POWER_CAP) for bits in known) / len(known)
+        hot = sum(bool(bits & reasons.THERMAL) for bits in known) / len(known)
+        if capped >= CAPPED_SHARE:
+            labels["power_capped"] = f"the power cap held the clock down in {capped:.0%} of the readings"
+        if hot > 0:
+            labels["thermally_throttled"] = f"the device was slowed by heat in {hot:.0%} of the readings"
+    if any(trace.foreign):
+        labels["contaminated"] = "another process held the device while this was measured"
+    return labels
+
+
+def bound_labels(wall_s: float, busy_s: float | None, input_wait_s: float | None) -> dict[str, str]:
+    """Launch-bound and input-bound, from medians per step in seconds; None: not known."""
+    labels = {}
+    if busy_s is not None and wall_s > 0 and busy_s / wall_s < LAUNCH_BOUND_SHARE:
+        labels["launch_bound"] = (
+            f"the device works {busy_s / wall_s:.0%} of the time: the host's launches decide, and wall time measures "
+            "the host; capture the step in a CUDA graph or compile it, or gate on device-busy time"
+        )
+    if input_wait_s is not None and wall_s > 0 and input_wait_s / wall_s > INPUT_BOUND_SHARE:
+        labels["input_bound"] = (
+            f"{input_wait_s / wall_s:.0%} of a step is waiting for the next batch: more loader workers, pinned memory, "
+            "or preparation on the device"
+        )
+    return labels
+
+
+def summary(trace: Trace) -> dict[str, object]:
+    """Medians and ranges of the readings, and how often each clock event reason was set."""
+    found: dict[str, object] = {}
+    for name in ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "utilisation", "memory_used_bytes"):
+        values = [value for reading in trace.readings if (value := getattr(reading, name)) is not None]
+        if values:
+            found[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
+        else:
+            found[name] = {"unavailable": "the device gives no such reading"}
+    counts: Counter[str] = Counter()
+    for reading in trace.readings:
+        counts.update(reasons.in_words(reading.reasons or 0))
+    found["clock_events"] = {word: round(count / len(trace.readings), 4) for word, count in counts.items()}
+    return found
+
+
+def clock_at(t_s: float, trace: Trace) -> float | None:
+    """SM clock in Hz at a time, from the nearest reading; None: not known."""
+    index = min(bisect.bisect_left(trace.t_s, t_s), len(trace.t_s) - 1)
+    if index < 0:
+        return None
+    mhz = trace.readings[index].sm_mhz
+    return None if mhz is None else mhz * 1e6

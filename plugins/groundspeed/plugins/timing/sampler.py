@@ -1,0 +1,78 @@
+"""A thread that reads the device's conditions some times a second while samples are taken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from groundspeed.plugins.device.base import Backend, Reading
+from groundspeed.plugins.device.hygiene import foreign
+from groundspeed.plugins.device.nvml import own_processes
+
+RATE_HZ = 20.0
+PROCESSES_EVERY = 10
+"""The list of processes is read every so many readings: a foreign one lives longer than half a second."""
+
+
+@dataclass(slots=True)
+class Trace:
+    """Columns of equal length; ``t_s`` on ``time.perf_counter``. None where the device gives nothing."""
+
+    t_s: list[float] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    foreign: list[int] = field(default_factory=list)
+    """How many foreign processes held the device when last looked."""
+
+    def columns(self, origin_s: float) -> dict[str, list[Any]]:
+        """As kept with the result: numbers rounded to what they mean, time since the origin."""
+        names = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "reasons", "utilisation", "memory_used_bytes")
+        columns: dict[str, list[Any]] = {"t_s": [round(t - origin_s, 3) for t in self.t_s]}
+        for name in names:
+            values = [getattr(reading, name) for reading in self.readings]
+            if any(value is not None for value in values):
+                columns[name] = [round(value, 2) if isinstance(value, float) else value for value in values]
+        if self.t_s:
+            columns["foreign"] = list(self.foreign)
+        return columns
+
+
+class Sampler:
+    """``start`` and ``stop``; the trace may be read at any time. The thread sleeps in the driver, not in Python."""
+
+    def __init__(self, backend: Backend, uuid: str, rate_hz: float = RATE_HZ) -> None:
+        self._backend, self._uuid, self._period = backend, uuid, 1 / rate_hz
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="groundspeed-conditions", daemon=True)
+        self.trace = Trace()
+        self.strangers: dict[int, int | None] = {}
+        """Foreign pid → bytes it held, of every one seen."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for the thread; a second call does nothing."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        count, present = 0, 0
+        while not self._stop.is_set():
+            begin = time.perf_counter()
+            if count % PROCESSES_EVERY == 0:
+                present = self._look_for_strangers()
+            reading = self._backend.reading(self._uuid)
+            self.trace.t_s.append(begin)
+            self.trace.readings.append(reading)
+            self.trace.foreign.append(present)
+            count += 1
+            self._stop.wait(max(0.0, self._period - (time.perf_counter() - begin)))
+
+    def _look_for_strangers(self) -> int:
+        found = foreign(self._backend.processes(self._uuid), own_processes())
+        for process in found:
+            self.strangers[process.pid] = process.memory_bytes
+        return len(found)

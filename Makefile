@@ -84,3 +84,8 @@ bench-gate: $(VENV)/.test ## Error rates and power of the gate by simulation; dr
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/bench/detection/calibrate.py
 
 .PHONY: bench-detection bench-gate
+
+bench-web: $(VENV)/.test web ## Server time, first paint, bytes and heap of the pages on large histories
+	@$(BIN)/python tests/bench/web $(COMMITS) $(SERIES)
+
+.PHONY: bench-web

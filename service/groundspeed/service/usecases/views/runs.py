@@ -122,7 +122,8 @@ def _samples(result: Any, series: Any) -> v.SampleSet:
 def _repeat(benchmark: Any, run: Any, spec: Mapping[str, Any], sha: str) -> str:
     """The command that starts the same process again, in a checkout of the project with its environment active."""
     build = spec.get("build") or {}
-    mine = next((b for b in spec.get("benchmarks") or () if b.get("key") == run.benchmark_key), {})
+    listed: list[dict[str, Any]] = list(spec.get("benchmarks") or ())
+    mine = next((b for b in listed if b.get("key") == run.benchmark_key), {})
     child = {
         "plugin": benchmark.plugin,
         "params": run.params,

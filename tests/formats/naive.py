@@ -48,9 +48,7 @@ def asv_failures(text: str) -> int:
     return sum(numbers(v["result"] if isinstance(v, dict) else v) == 0 for v in first)
 
 
-GBENCH_META = (
-    "family_index|per_family_instance_index|repetitions|repetition_index|threads|iterations|cpu_coefficient|real_coefficient"
-)
+GBENCH_META = "family_index|per_family_instance_index|repetitions|repetition_index|threads|iterations|cpu_coefficient|real_coefficient"
 
 
 def google_benchmark(text: str) -> int:
@@ -58,8 +56,7 @@ def google_benchmark(text: str) -> int:
     body = text.partition('"benchmarks"')[2]
     lines = re.findall(r'^\s*"([^"]+)": (-?[\d.]+(?:e[-+]?\d+)?),?\s*$', body, re.MULTILINE | re.IGNORECASE)
     total = sum(not re.fullmatch(GBENCH_META, key) for key, _ in lines)
-    derived = re.findall(r'"aggregate_name": "(?:BigO|RMS|stddev|cv)"', body)
-    return total - len(derived) * (0 if '"rms"' not in body else 0) - len(re.findall(r'"rms": ', body))
+    return total - len(re.findall(r'"rms": ', body))
 
 
 def nvbench(text: str) -> int:
@@ -110,7 +107,9 @@ def llm(text: str) -> int:
 
 
 def superbench(text: str) -> int:
-    docs = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x.strip()]
+    docs = (
+        json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x.strip()]
+    )
     return sum(numbers({k: v for k, v in d.items() if k not in {"node", "index"}}) for d in docs)
 
 

@@ -24,7 +24,9 @@ from groundspeed.service.usecases import importing
 from web_server import app, serve
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
-HYPERFINE = json.dumps({"results": [{"command": "sort big", "mean": 1.5, "times": [1.4, 1.5, 1.6], "user": 1.0, "system": 0.1}]})
+HYPERFINE = json.dumps(
+    {"results": [{"command": "sort big", "mean": 1.5, "times": [1.4, 1.5, 1.6], "user": 1.0, "system": 0.1}]}
+)
 commands = typer.Typer()
 commands.command("import")(import_results)
 commands.command("export")(export_results)
@@ -74,7 +76,9 @@ def service(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def test_a_ci_job_reports_in_one_line(service: str, sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ci_job_reports_in_one_line(
+    service: str, sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commit comes from the job; posting the same file again, packed this time, adds nothing."""
     monkeypatch.setenv("GITHUB_SHA", "AB" * 20)
     (tmp_path / "h.json").write_text(HYPERFINE)
@@ -106,7 +110,7 @@ def test_a_service_that_is_away_is_told_after_some_tries(tmp_path: Path, monkeyp
     waits: list[float] = []
     monkeypatch.setattr("groundspeed.cli.report.sleep", waits.append)
     (tmp_path / "h.json").write_text(HYPERFINE)
-    with pytest.raises(Unavailable, match="127.0.0.1:9"):
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
         invoke("report", tmp_path / "h.json", "-p", "demo", "--url", "http://127.0.0.1:9")
     assert waits == [1.0, 2.0, 4.0]
 

@@ -29,7 +29,14 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def published(tree: Path, repo: Path, site: Path) -> dict[str, Any]:
     """Every graph that the real ``asv publish`` makes of a tree, by its path, with the regressions that it finds."""
-    conf = {"version": 1, "project": "demo", "repo": str(repo), "branches": ["main"], "results_dir": str(tree), "html_dir": str(site)}
+    conf = {
+        "version": 1,
+        "project": "demo",
+        "repo": str(repo),
+        "branches": ["main"],
+        "results_dir": str(tree),
+        "html_dir": str(site),
+    }
     site.parent.mkdir(parents=True, exist_ok=True)
     (site.parent / "asv.conf.json").write_text(json.dumps(conf))
     command = [sys.executable, "-m", "asv", "publish", "--no-pull"]
@@ -89,7 +96,9 @@ def test_asv_publishes_the_same_of_a_real_tree(
     trees.with_hashes(tmp_path / name / "results", tmp_path / "before", mapping)
     importing.run(sqlite_database, importing.Options("demo", (tmp_path / "before",), repo=tmp_path / "repo"), NOW)
     exporting.run(sqlite_database, "demo", "asv", tmp_path / "after", NOW)
-    (tmp_path / "asv.conf.json").write_text(json.dumps({"version": 1, "project": "demo", "repo": "repo", "results_dir": "before"}))
+    (tmp_path / "asv.conf.json").write_text(
+        json.dumps({"version": 1, "project": "demo", "repo": "repo", "results_dir": "before"})
+    )
     subprocess.run([sys.executable, "-m", "asv", "update"], cwd=tmp_path, check=True, capture_output=True)
     before = published(tmp_path / "before", tmp_path / "repo", tmp_path / "a/site")
     after = published(tmp_path / "after", tmp_path / "repo", tmp_path / "b/site")
@@ -104,7 +113,9 @@ def demo(sqlite_database: Database, tmp_path: Path) -> Database:
     shas = trees.repository(tmp_path / "repo", 4)
     lines = ["benchmark,metric,value,unit,commit,param.n,machine"]
     for i, sha in enumerate(shas):
-        lines += [f"load,time,{1.5 + i},ms,{sha},{n},lab" for n in (1, 2)] + [f"serve,throughput,{100 - i},requests/s,{sha},,lab"]
+        lines += [f"load,time,{1.5 + i},ms,{sha},{n},lab" for n in (1, 2)] + [
+            f"serve,throughput,{100 - i},requests/s,{sha},,lab"
+        ]
     lines.append(f"load,time,,ms,{shas[3]},3,lab")
     (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
     importing.run(sqlite_database, importing.Options("demo", (tmp_path / "table.csv",), repo=tmp_path / "repo"), NOW)
@@ -131,7 +142,10 @@ def test_json_lines_come_in_again_as_they_went_out(demo: Database, tmp_path: Pat
     records = [r for r in own.parse(of_bytes("x", lines.encode())) if isinstance(r, Record)]
     assert len(records) == 13
     assert [r.outcome for r in records].count("failed") == 1
-    assert {(r.benchmark, r.metric.unit) for r in records if r.outcome == "ok"} == {("load", "s"), ("serve", "requests/s")}
+    assert {(r.benchmark, r.metric.unit) for r in records if r.outcome == "ok"} == {
+        ("load", "s"),
+        ("serve", "requests/s"),
+    }
     (tmp_path / "again.jsonl").write_text(lines)
     summary = importing.run(demo, importing.Options("other", (tmp_path / "again.jsonl",), repo=tmp_path / "repo"), NOW)
     assert (summary.added.results, summary.added.failures, summary.revisions) == (12, 1, 4)
@@ -147,7 +161,7 @@ def test_csv_comes_in_again(demo: Database, tmp_path: Path) -> None:
 
 def test_a_cell_never_becomes_a_formula(sqlite_database: Database, tmp_path: Path) -> None:
     """A name that begins like a spreadsheet's formula is written as text."""
-    (tmp_path / "t.csv").write_text('benchmark,value,unit,commit\n"=cmd|\' /C calc\'!A0",-1.5,s,abcdef1\n')
+    (tmp_path / "t.csv").write_text("benchmark,value,unit,commit\n\"=cmd|' /C calc'!A0\",-1.5,s,abcdef1\n")
     importing.run(sqlite_database, importing.Options("demo", (tmp_path / "t.csv",)), NOW)
     row = next(csv.DictReader(io.StringIO(text(sqlite_database, "csv"))))
     assert row["benchmark"].startswith("'=")
@@ -166,7 +180,10 @@ def test_openmetrics_has_the_newest_value_of_each_series(demo: Database) -> None
 def test_github_action_benchmark_comes_in_again(demo: Database, tmp_path: Path) -> None:
     """Its history file holds every value in one of two lists, by direction."""
     doc = json.loads(text(demo, "github-action-benchmark"))
-    assert {tool: len(runs) for tool, runs in doc["entries"].items()} == {"customSmallerIsBetter": 4, "customBiggerIsBetter": 4}
+    assert {tool: len(runs) for tool, runs in doc["entries"].items()} == {
+        "customSmallerIsBetter": 4,
+        "customBiggerIsBetter": 4,
+    }
     (tmp_path / "data.json").write_text(json.dumps(doc))
     assert importing.run(demo, importing.Options("fourth", (tmp_path / "data.json",)), NOW).added.results == 12
 

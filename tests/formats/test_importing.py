@@ -27,7 +27,19 @@ def bring(db: Database, *paths: Path, project: str = "demo", **more: object) -> 
 
 
 def rows(db: Database) -> dict[str, int]:
-    kinds = (t.Run, t.Result, t.Series, t.Benchmark, t.Revision, t.Job, t.JobSide, t.Attempt, t.Node, t.Environment, t.Hardware)
+    kinds = (
+        t.Run,
+        t.Result,
+        t.Series,
+        t.Benchmark,
+        t.Revision,
+        t.Job,
+        t.JobSide,
+        t.Attempt,
+        t.Node,
+        t.Environment,
+        t.Hardware,
+    )
     with db.read() as session:
         return {k.__name__: session.execute(select(func.count()).select_from(k)).scalar_one() for k in kinds}
 
@@ -45,7 +57,9 @@ def test_a_tree_becomes_a_history_and_again_adds_nothing(database: Database, tmp
     assert second.added.already == first.added.runs
     assert rows(database) == before
     with database.read() as session:
-        placed = session.execute(select(col(t.Revision.sha), col(t.Revision.position)).order_by(col(t.Revision.position))).all()
+        placed = session.execute(
+            select(col(t.Revision.sha), col(t.Revision.position)).order_by(col(t.Revision.position))
+        ).all()
     assert [sha for sha, _ in placed] == shas
     assert [position for _, position in placed] == list(range(8))
 
@@ -59,7 +73,10 @@ def test_values_metrics_and_machine_are_as_asv_has_them(sqlite_database: Databas
         series = session.scalars(select(t.Series)).all()
         benchmarks = {b.id: b for b in session.scalars(select(t.Benchmark))}
         grid = [s for s in series if benchmarks[s.benchmark_id].suite == "suite.Time.time_grid"]
-        assert {json.dumps(s.params, sort_keys=True) for s in grid} >= {'{"mode": "fast", "n": 10}', '{"mode": "slow", "n": "range(0, 3)"}'}
+        assert {json.dumps(s.params, sort_keys=True) for s in grid} >= {
+            '{"mode": "fast", "n": 10}',
+            '{"mode": "slow", "n": "range(0, 3)"}',
+        }
         units = {benchmarks[s.benchmark_id].suite: (s.metric, s.unit, s.direction, s.kind) for s in series}
         assert units["suite.Time.time_plain"] == ("time", "s", -1, "time")
         assert units["suite.peakmem_all"] == ("peak_memory", "B", -1, "bytes")
@@ -68,7 +85,11 @@ def test_values_metrics_and_machine_are_as_asv_has_them(sqlite_database: Databas
         new = next(b for b in versions if b.version == "v2")
         assert benchmarks[new.previous_id or 0].version == "v1"
         hardware = session.scalars(select(t.Hardware)).one()
-        assert (hardware.facts["cpu_model"], hardware.facts["cpu_count"], hardware.facts["machine"]) == ("Example CPU 9000", 4, "box")
+        assert (hardware.facts["cpu_model"], hardware.facts["cpu_count"], hardware.facts["machine"]) == (
+            "Example CPU 9000",
+            4,
+            "box",
+        )
         environment = session.scalars(select(t.Environment)).one()
         assert {f["name"]: f["value"] for f in environment.facets}["variable OMP"] == "1"
         plain = next(s for s in series if benchmarks[s.benchmark_id].suite == "suite.Time.time_plain")
@@ -116,7 +137,9 @@ def test_a_changed_result_is_another_run_and_the_old_one_stays(sqlite_database: 
     assert bring(sqlite_database, tmp_path / "results").added.results == 1
 
 
-def test_version_1_and_many_processes(sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_1_and_many_processes(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bare numbers, nulls and dictionaries; a pool of processes reads the same as one process does."""
     count = trees.write_version_1(tmp_path / "results", "ab" * 20)
     monkeypatch.setattr("groundspeed.service.usecases.import_sources.BYTES_FOR_A_POOL", 0)
@@ -125,7 +148,9 @@ def test_version_1_and_many_processes(sqlite_database: Database, tmp_path: Path,
     assert bring(sqlite_database, tmp_path / "results", processes=-1).added.results == 0
 
 
-def test_commits_without_a_repository_are_ordered_by_date_and_it_says_so(sqlite_database: Database, tmp_path: Path) -> None:
+def test_commits_without_a_repository_are_ordered_by_date_and_it_says_so(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
     """Dates give the order; with the repository, later, the same rows get their true places."""
     shas = trees.repository(tmp_path / "repo", 5)
     trees.write_tree(tmp_path / "results", shas)
@@ -135,7 +160,7 @@ def test_commits_without_a_repository_are_ordered_by_date_and_it_says_so(sqlite_
 
 
 def test_short_commits_find_their_full_name(sqlite_database: Database, tmp_path: Path) -> None:
-    """"abc1234" of a tool is the commit that asv names in full: one revision, not two."""
+    """ "abc1234" of a tool is the commit that asv names in full: one revision, not two."""
     shas = trees.repository(tmp_path / "repo", 3)
     trees.write_tree(tmp_path / "results", shas)
     bring(sqlite_database, tmp_path / "results", repo=tmp_path / "repo")
@@ -164,7 +189,9 @@ def test_a_folder_of_many_formats_names_what_it_left_out(sqlite_database: Databa
     trees.write_tree(tmp_path / "in/asv", trees.repository(tmp_path / "repo", 2))
     (tmp_path / "in/bad.json").write_text('{\n  "results": [\n')
     (tmp_path / "in/notes.txt").write_text("nothing here\n")
-    (tmp_path / "in/go.txt").write_text("pkg: a/b\nBenchmarkX-8 100 12.5 ns/op 3 B/op\nBenchmarkX-8 100 12.7 ns/op 3 B/op\n")
+    (tmp_path / "in/go.txt").write_text(
+        "pkg: a/b\nBenchmarkX-8 100 12.5 ns/op 3 B/op\nBenchmarkX-8 100 12.7 ns/op 3 B/op\n"
+    )
     (tmp_path / "in/table.csv").write_text("benchmark,value,unit\nok,1,s\nbroken,many,s\n")
     summary = bring(sqlite_database, tmp_path / "in")
     assert sorted(str(r.where) for r in summary.refused) == ["bad.json:1", "notes.txt:1"]
@@ -190,7 +217,9 @@ def test_wrong_results_are_kept_and_do_not_count(sqlite_database: Database, tmp_
     )
     bring(sqlite_database, log)
     with sqlite_database.read() as session:
-        kept = session.execute(select(col(t.Run.outcome), col(t.Result.state)).join(t.Result, col(t.Result.run_id) == col(t.Run.id))).all()
+        kept = session.execute(
+            select(col(t.Run.outcome), col(t.Result.state)).join(t.Result, col(t.Result.run_id) == col(t.Run.id))
+        ).all()
     assert sorted({tuple(r) for r in kept}) == [("ok", "valid"), ("wrong", "rejected")]
 
 
@@ -200,7 +229,12 @@ def test_detection_is_told_which_series_have_come(sqlite_database: Database, tmp
     summary = bring(sqlite_database, tmp_path / "results")
     with sqlite_database.read() as session:
         marks = session.scalars(select(col(t.SeriesMark.series_id))).all()
-        told = [s for m in session.scalars(select(t.Outbox)) if m.topic == importing.ANALYSE for s in m.payload["series_ids"]]
+        told = [
+            s
+            for m in session.scalars(select(t.Outbox))
+            if m.topic == importing.ANALYSE
+            for s in m.payload["series_ids"]
+        ]
     assert len(set(marks)) == len(set(told)) == summary.series > 5
 
 

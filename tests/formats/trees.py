@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -34,12 +35,21 @@ def repository(path: Path, commits: int) -> list[str]:
         for i in range(commits)
     )  # fmt: skip
     subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], input=stream.encode(), check=True)
-    log = subprocess.run(["git", "-C", str(path), "log", "--format=%H", "--reverse", "main"], capture_output=True, check=True)
+    log = subprocess.run(
+        ["git", "-C", str(path), "log", "--format=%H", "--reverse", "main"], capture_output=True, check=True
+    )
     return log.stdout.decode().split()
 
 
 def machine(root: Path, name: str = "box") -> dict[str, str]:
-    facts = {"arch": "x86_64", "cpu": "Example CPU 9000", "machine": name, "num_cpu": "4", "os": "Linux 6", "ram": "16416652"}
+    facts = {
+        "arch": "x86_64",
+        "cpu": "Example CPU 9000",
+        "machine": name,
+        "num_cpu": "4",
+        "os": "Linux 6",
+        "ram": "16416652",
+    }
     (root / name).mkdir(parents=True, exist_ok=True)
     (root / name / "machine.json").write_text(json.dumps({**facts, "version": 1}))
     return facts
@@ -60,7 +70,9 @@ def write_tree(root: Path, shas: list[str], *, name: str = "box") -> int:
         grid[5] = float("nan")
         started = (START_S + 86400 * i + 3600) * 1000
         results: dict[str, Any] = {
-            "suite.Time.time_plain": _row([2e-3 * level], [], "v-plain", started, samples=[[2e-3 * level, 2.1e-3 * level]]),
+            "suite.Time.time_plain": _row(
+                [2e-3 * level], [], "v-plain", started, samples=[[2e-3 * level, 2.1e-3 * level]]
+            ),
             "suite.Time.time_grid": _row(grid, [MODES, SIZES], "v1" if i < 2 else "v2", started),
             "suite.peakmem_all": [[50_000_000 + i], [], "v-mem", started, 0.5],
             "suite.track_score": [[3.5 + i], [], "v-track", started, 0.1],
@@ -68,7 +80,7 @@ def write_tree(root: Path, shas: list[str], *, name: str = "box") -> int:
         }
         if i == len(shas) - 1:
             results = {k: [None, [], v["version"]] for k, v in BENCHMARKS.items()}
-        count += sum(v is not None and v == v for row in results.values() for v in row[0] or [])
+        count += sum(v is not None and math.isfinite(v) for row in results.values() for v in row[0] or [])
         doc = {
             "commit_hash": sha, "env_name": "virtualenv-py3.11-numpy", "date": (START_S + 86400 * i) * 1000,
             "params": {**facts, "python": "3.11", "numpy": ""}, "python": "3.11", "requirements": {"numpy": ""}, "env_vars": {"OMP": "1"},
@@ -78,21 +90,48 @@ def write_tree(root: Path, shas: list[str], *, name: str = "box") -> int:
     return count
 
 
-def _row(values: list[float | None], params: list[list[str]], version: str, started: int, samples: Any = None) -> list[Any]:
+def _row(
+    values: list[float | None], params: list[list[str]], version: str, started: int, samples: Any = None
+) -> list[Any]:
     def column(factor: float) -> list[float | None]:
-        return [None if v is None or v != v else float(f"{v * factor:.5g}") for v in values]
+        return [None if v is None or math.isnan(v) else float(f"{v * factor:.5g}") for v in values]
 
-    ones = [None if v is None or v != v else 1 for v in values]
-    tens = [None if v is None or v != v else 10 for v in values]
-    row = [values, params, version, started, 0.25, column(0.99), column(1.01), column(0.995), column(1.005), ones, tens, samples]
+    ones = [None if v is None or math.isnan(v) else 1 for v in values]
+    tens = [None if v is None or math.isnan(v) else 10 for v in values]
+    row = [
+        values,
+        params,
+        version,
+        started,
+        0.25,
+        column(0.99),
+        column(1.01),
+        column(0.995),
+        column(1.005),
+        ones,
+        tens,
+        samples,
+    ]
     return row if samples else row[:-1]
 
 
 def write_version_1(root: Path, sha: str, name: str = "box") -> int:
     """One file of result version 1 with all of its shapes; returns how many values it holds."""
     facts = machine(root, name)
-    (root / "benchmarks.json").write_text(json.dumps({**{k: {"name": k, **v} for k, v in BENCHMARKS.items()}, "version": 2}))
-    stats = {"ci_99": [0.9, 1.1], "q_25": 0.95, "q_75": 1.05, "number": 3, "repeat": 7, "min": 0.9, "max": 1.1, "mean": 1.0, "std": 0.1}
+    (root / "benchmarks.json").write_text(
+        json.dumps({**{k: {"name": k, **v} for k, v in BENCHMARKS.items()}, "version": 2})
+    )
+    stats = {
+        "ci_99": [0.9, 1.1],
+        "q_25": 0.95,
+        "q_75": 1.05,
+        "number": 3,
+        "repeat": 7,
+        "min": 0.9,
+        "max": 1.1,
+        "mean": 1.0,
+        "std": 0.1,
+    }
     results = {
         "suite.Time.time_plain": 0.25,
         "suite.Time.time_grid": {"params": [MODES, ["10"]], "result": [1.0, None], "stats": [stats, None]},
@@ -130,7 +169,9 @@ def shape_of(graph: Path, path: Path) -> dict[str, str]:
     for sha, mark in order.items():
         _, parents_text, authored, committed, *tags = commits[sha]
         parents = [order[p] for p in parents_text.split() if p in commits]
-        parts.append(f"commit refs/heads/main\nmark :{mark}\nauthor A <a@b> {authored} +0000\ncommitter A <a@b> {committed} +0000\ndata 40\n{sha}\n")
+        parts.append(
+            f"commit refs/heads/main\nmark :{mark}\nauthor A <a@b> {authored} +0000\ncommitter A <a@b> {committed} +0000\ndata 40\n{sha}\n"
+        )
         parts += [f"{'from' if i == 0 else 'merge'} :{p}\n" for i, p in enumerate(parents)] + ["\n"]
         names = [x.strip() for x in (tags[0] if tags else "").replace("tag: ", "").split(",") if x.strip()]
         parts += [f"reset refs/tags/{name}\nfrom :{mark}\n\n" for name in names]

@@ -1,6 +1,6 @@
 """``make fuzz``: every target for its time, each in a process with bounded memory; failures leave their input behind.
 
-    python tests/fuzz/run.py [--seconds 120] [--hand-written 600] [--only NAME …] [--seed N]
+python tests/fuzz/run.py [--seconds 120] [--hand-written 600] [--only NAME …] [--seed N]
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ def one(name: str, seconds: float, start: int, results: Any) -> None:
             FOUND.mkdir(exist_ok=True)
             path = FOUND / f"{name}-{start}-{count}.bin"
             path.write_bytes(data)
-            results.put((name, count, slowest, f"{type(error).__name__} (input kept in {path})\n{traceback.format_exc(limit=-4)}"))
+            results.put(
+                (
+                    name,
+                    count,
+                    slowest,
+                    f"{type(error).__name__} (input kept in {path})\n{traceback.format_exc(limit=-4)}",
+                )
+            )
             return
         signal.alarm(0)
         slowest = max(slowest, time.monotonic() - began)
@@ -87,7 +94,9 @@ def main() -> int:
             name, count, slowest, text = results.get()
             failed = "peak memory" not in text
             bad += failed
-            sys.stdout.write(f"{'FAIL' if failed else 'ok  '} {name}: {count} inputs, slowest {slowest * 1e3:.0f} ms, {text}\n")
+            sys.stdout.write(
+                f"{'FAIL' if failed else 'ok  '} {name}: {count} inputs, slowest {slowest * 1e3:.0f} ms, {text}\n"
+            )
             sys.stdout.flush()
     return 1 if bad else 0
 

@@ -108,7 +108,7 @@ def _replaced(doc: Any, rng: random.Random) -> Any:
             return {k: v for k, v in doc.items() if k != key}
         return {**doc, key: _replaced(doc[key], rng)}
     at = rng.randrange(len(doc))
-    return doc[:at] + [_replaced(doc[at], rng)] + doc[at + rng.choice([0, 1, 1, 1]) :]
+    return [*doc[:at], _replaced(doc[at], rng), *doc[at + rng.choice([0, 1, 1, 1]) :]]
 
 
 def _cut(data: bytes, rng: random.Random) -> bytes:
@@ -118,7 +118,11 @@ def _cut(data: bytes, rng: random.Random) -> bytes:
 
 def _flip(data: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data) + 1)
-    return data[:at] + bytes(rng.choice([rng.randrange(256), 0, 10, 32, 34, 58]) for _ in range(rng.randint(1, 4))) + data[at + 1 :]
+    return (
+        data[:at]
+        + bytes(rng.choice([rng.randrange(256), 0, 10, 32, 34, 58]) for _ in range(rng.randint(1, 4)))
+        + data[at + 1 :]
+    )
 
 
 def _repeat(data: bytes, rng: random.Random) -> bytes:
@@ -132,7 +136,9 @@ def _number(data: bytes, rng: random.Random) -> bytes:
     if not found:
         return data
     match = rng.choice(found)
-    new = rng.choice([b"0", b"-1", b"1e999", b"nan", b"N/A", b"9" * 400, b"1e-400", b"0x10", b"", "٣".encode(), "²".encode()])
+    new = rng.choice(
+        [b"0", b"-1", b"1e999", b"nan", b"N/A", b"9" * 400, b"1e-400", b"0x10", b"", "٣".encode(), "²".encode()]
+    )
     return data[: match.start()] + new + data[match.end() :]
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from groundspeed.service.formats import asv, criterion, csv_table, detect, own, prepared
 from groundspeed.service.formats.records import Grid, Record, Refused, Skipped, sound
 from groundspeed.service.formats.source import of_bytes
-from groundspeed.service.usecases.import_rows import storable
+from groundspeed.service.usecases.import_tables import storable
 
 MAX_ITEMS = 200_000
 HAND_WRITTEN = ("nccl-tests", "go", "criterion", "console", "gpu-tool-log", "mlperf", "csv", "nccl-sweep-failures")
@@ -44,8 +44,15 @@ def check(items: object) -> None:
         assert item.outcome != "ok" or item.value is not None, item
         assert all(map(math.isfinite, item.samples))
         json.dumps(storable(item.params), allow_nan=False)
-        own.dump(item) if all(isinstance(v, bool | int | str) or math.isfinite(v) for v in item.params.values()) else None
+        own.dump(item) if all(
+            isinstance(v, bool | int | str) or math.isfinite(v) for v in item.params.values()
+        ) else None
     assert count < MAX_ITEMS
+
+
+def named(error: Refused) -> None:
+    """A refusal says where."""
+    assert error.where.source
 
 
 def forced(name: str) -> Target:
@@ -55,7 +62,7 @@ def forced(name: str) -> Target:
         try:
             check(detect.parse(of_bytes("fuzz/new/input", data), name))
         except Refused as error:
-            assert error.where.source
+            named(error)
 
     return target
 
@@ -65,7 +72,7 @@ def anything(data: bytes) -> None:
     try:
         check(detect.parse(of_bytes("fuzz/input", data)))
     except Refused as error:
-        assert error.where.source
+        named(error)
 
 
 def mapped(data: bytes) -> None:
@@ -74,16 +81,18 @@ def mapped(data: bytes) -> None:
     try:
         check(sound(csv_table.parse(of_bytes("fuzz.csv", b"a,b,c\n" + data), mapping)))
     except Refused as error:
-        assert error.where.source
+        named(error)
 
 
 def tree(data: bytes) -> None:
     """An asv results file within a tree that describes its benchmarks."""
-    known = asv.Tree({"b.time_x": {"type": "time", "unit": "seconds", "param_names": ["n"], "params": [["1", "2"]]}}, {})
+    known = asv.Tree(
+        {"b.time_x": {"type": "time", "unit": "seconds", "param_names": ["n"], "params": [["1", "2"]]}}, {}
+    )
     try:
         check(sound(asv.parse(of_bytes("box/x.json", data), known)))
     except Refused as error:
-        assert error.where.source
+        named(error)
 
 
 def criterion_tree(data: bytes) -> None:
@@ -92,7 +101,7 @@ def criterion_tree(data: bytes) -> None:
     try:
         check(sound(criterion.parse_tree(documents)))
     except Refused as error:
-        assert error.where.source
+        named(error)
 
 
 TARGETS: dict[str, Target] = {

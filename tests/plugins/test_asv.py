@@ -16,7 +16,7 @@ from groundspeed.plugins.spi import Context, Measured, Unsupported
 
 pytest.importorskip("asv", reason="asv is an extra")
 
-SUITE = '''
+SUITE = """
 import time
 from asv_runner.benchmarks.mark import skip_for_params, skip_benchmark
 
@@ -75,7 +75,7 @@ timeraw_import.rounds = 1
 @skip_benchmark
 def time_never():
     pass
-'''  # fmt: skip
+"""  # fmt: skip
 
 
 @pytest.fixture
@@ -85,7 +85,14 @@ def project(tmp_path: Path) -> Path:
     (root / "benchmarks").mkdir(parents=True)
     (root / "benchmarks/__init__.py").write_text("")
     (root / "benchmarks/suite.py").write_text(SUITE)
-    conf = {"version": 1, "project": "project", "repo": ".", "branches": ["main"], "environment_type": "existing", "pythons": ["same"]}
+    conf = {
+        "version": 1,
+        "project": "project",
+        "repo": ".",
+        "branches": ["main"],
+        "environment_type": "existing",
+        "pythons": ["same"],
+    }
     (root / "asv.conf.json").write_text("// comments are allowed\n" + json.dumps(conf))
     for command in (
         ["git", "init", "-q", "-b", "main"],
@@ -112,14 +119,21 @@ def by_point(found: list[Measured]) -> dict[tuple[str, str], Measured]:
 
 @pytest.fixture
 def found(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[tuple[str, str], Measured]]:
-    yield by_point(measure(project, tmp_path, monkeypatch))
+    return by_point(measure(project, tmp_path, monkeypatch))
 
 
 def test_every_kind_of_benchmark_is_measured(found: dict[tuple[str, str], Measured]) -> None:
     """Times have samples, memory its bytes, tracked values their number and unit; parameters and versions are kept."""
     grid = [one for (metric, key), one in found.items() if metric == "time" and key.startswith("suite.Grid.time_fold")]
-    assert [(one.params["n"], one.params["how"]) for one in grid] == [(1000, "sum"), (1000, "max"), (4000, "sum"), (4000, "max")]
-    assert all(len(one.values) >= 6 and one.params["benchmark_version"] == "two" for one in grid)  # 2 rounds of 3 or more
+    assert [(one.params["n"], one.params["how"]) for one in grid] == [
+        (1000, "sum"),
+        (1000, "max"),
+        (4000, "sum"),
+        (4000, "max"),
+    ]
+    assert all(
+        len(one.values) >= 6 and one.params["benchmark_version"] == "two" for one in grid
+    )  # 2 rounds of 3 or more
     assert found["track", "suite.Grid.track_length,4000,max"].values == (4000.0,)
     assert found["track", "suite.Grid.track_length,4000,max"].params["unit"] == "items"
     assert found["memory", "suite.mem_list"].values[0] > 8000
@@ -137,14 +151,25 @@ def test_every_kind_of_benchmark_is_measured(found: dict[tuple[str, str], Measur
 def test_it_agrees_with_asv_itself(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same suite by `asv run` on this machine: the same benchmarks, and times within the noise of a busy machine."""
     ours = by_point(measure(project, tmp_path, monkeypatch, bench="Grid|mem_list"))
-    sha = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=True).stdout.strip()
+    sha = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=True
+    ).stdout.strip()
     machine = [sys.executable, "-m", "asv", "machine", "--yes", "--config", "asv.conf.json"]
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     subprocess.run(machine, cwd=project, env=env, capture_output=True, check=True)
-    command = [sys.executable, "-m", "asv", "run", "--python=same", f"--set-commit-hash={sha}", "--bench", "Grid|mem_list"]
+    command = [
+        sys.executable,
+        "-m",
+        "asv",
+        "run",
+        "--python=same",
+        f"--set-commit-hash={sha}",
+        "--bench",
+        "Grid|mem_list",
+    ]
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = [p for p in (project / "results").rglob(f"{sha[:8]}-*.json")]
+    (path,) = list((project / "results").rglob(f"{sha[:8]}-*.json"))
     theirs = json.loads(path.read_text())["results"]
     assert {one.params["benchmark"] for one in ours.values()} == set(theirs)
     pairs = [

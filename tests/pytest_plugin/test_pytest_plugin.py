@@ -13,7 +13,7 @@ from groundspeed.service.formats.records import Record
 from groundspeed.service.formats.source import of_bytes
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is part of the test extra")
-TESTS = '''
+TESTS = """
 import pytest, time
 
 @pytest.mark.parametrize("n", [10, 1000])
@@ -29,12 +29,23 @@ def test_broken():
 @pytest.mark.skip(reason="not here")
 def test_left_out():
     pass
-'''  # fmt: skip
+"""  # fmt: skip
 
 
 def session(folder: Path, *options: str) -> list[Record]:
     (folder / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "groundspeed.plugins.pytest_plugin", "-p", "no:cacheprovider", *options, "test_it.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "groundspeed.plugins.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        "test_it.py",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr  # one test fails on purpose
     assert "groundspeed report out/r.jsonl" in done.stdout

@@ -17,7 +17,8 @@ class Asv:
     """Self-timed: asv discovers, builds and runs, each benchmark in processes of its own, rounds interleaved.
 
     Everything of asv works that ``asv run`` does: ``time_``, ``timeraw_``, ``mem_``, ``peakmem_`` and ``track_``
-    benchmarks, parameters, ``setup``, ``setup_cache``, ``teardown``, ``timeout``, ``rounds``, ``repeat``, ``version`` and
+    benchmarks, parameters, ``setup``, ``setup_cache``, ``teardown``, ``timeout``, ``rounds``, ``repeat``,
+    ``version`` and
     ``skip_*``. A benchmark that fails is the value 1 of ``failed``, so that a new failure is a step like any other.
     """
 

@@ -1,6 +1,7 @@
 """``pytest --groundspeed[=FILE]``: what pytest-benchmark measured, and how long plain tests took, as JSON lines.
 
-The file is what ``groundspeed report`` and ``groundspeed import`` read. Timings of plain tests are charted, never gated: a
+The file is what ``groundspeed report`` and ``groundspeed import`` read. Timings of plain tests are charted, never
+gated: a
 test is run once, among others.
 """
 
@@ -71,7 +72,8 @@ class Recorder:
             "params": {"param": parameter.removesuffix("]")} if bracket else {},
             "machine": {"name": platform.node(), "cpu_model": platform.processor(), "cpu_count": os.cpu_count() or 0},
             "environment": [
-                {"layer": "stack", "name": "python", "value": f"{platform.python_implementation()} {platform.python_version()}"},
+                {"layer": "stack", "name": "python",
+                "value": f"{platform.python_implementation()} {platform.python_version()}"},
                 {"layer": "node", "name": "os", "value": platform.platform(), "tracked": False},
             ],
             **fields,
@@ -90,6 +92,7 @@ def _benchmarks(config: pytest.Config) -> list[tuple[str, dict[str, Any]]]:
         middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
         lines.append((
             bench.fullname,
-            {"metric": _TIME, "outcome": "ok", "value": sum(middle) / len(middle), "samples": data[:100_000], "count": len(data)},
+            {"metric": _TIME, "outcome": "ok", "value": sum(middle) / len(middle), "samples": data[:100_000],
+            "count": len(data)},
         ))  # fmt: skip
     return lines

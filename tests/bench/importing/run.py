@@ -51,7 +51,11 @@ def measured(command: list[str], folder: Path) -> tuple[dict[str, Any], str]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     *printed, last = done.stdout.strip().splitlines()
-    return {"wall_s": round(time.monotonic() - began, 1), "cpu_s": round(cpu, 1), "peak_mb": int(last) // 1024}, "\n".join(printed)
+    return {
+        "wall_s": round(time.monotonic() - began, 1),
+        "cpu_s": round(cpu, 1),
+        "peak_mb": int(last) // 1024,
+    }, "\n".join(printed)
 
 
 _WRAPPER = """
@@ -92,7 +96,13 @@ def main() -> int:
         folder = Path(name)
         report["files"] = prepare(data, folder, options.files)
         (folder / "part.py").write_text(PART)
-        part = [sys.executable, str(folder / "part.py"), str(folder / "store.db"), str(folder / "tree"), str(folder / "repo")]
+        part = [
+            sys.executable,
+            str(folder / "part.py"),
+            str(folder / "store.db"),
+            str(folder / "tree"),
+            str(folder / "repo"),
+        ]
         for title in ("import", "again"):
             report["load_before"] = os.getloadavg()[0]
             figures, text = measured(part, folder)
@@ -101,7 +111,14 @@ def main() -> int:
         first["results_per_s"] = round(first["results"] / first["wall_s"])
         report["store_mb"] = (folder / "store.db").stat().st_size // 1_000_000
         if not options.no_asv:
-            conf = {"version": 1, "project": "numpy", "repo": str(folder / "repo"), "branches": ["main"], "results_dir": "tree", "html_dir": "html"}
+            conf = {
+                "version": 1,
+                "project": "numpy",
+                "repo": str(folder / "repo"),
+                "branches": ["main"],
+                "results_dir": "tree",
+                "html_dir": "html",
+            }
             (folder / "asv.conf.json").write_text(json.dumps(conf))
             report["asv publish"], _ = measured([sys.executable, "-m", "asv", "publish", "--no-pull"], folder)
             report["times_faster"] = round(report["asv publish"]["wall_s"] / first["wall_s"], 1)

@@ -19,13 +19,16 @@ from groundspeed.plugins.spi import ParamValue, Unsupported
 
 Progress = Callable[[str], None]
 _BUILD_OPTIONS = (
-    "pythons", "matrix", "exclude", "include", "environment_type", "build_command", "install_command", "uninstall_command",
+    "pythons", "matrix", "exclude", "include", "environment_type", "build_command", "install_command",
+    "uninstall_command",
     "conda_channels", "conda_environment_file", "env_dir", "install_timeout", "build_cache_size", "wheel_cache_size",
 )  # fmt: skip
 """Options that say how asv builds; they have no effect when the job's own build is measured."""
 _READ_BY_ATTRIBUTE = {
-    "version", "build_cache_size", "wheel_cache_size", "$schema", "repo_subdir", "default_benchmark_timeout", "conda_environment_file",
-    "regressions_first_commits", "regressions_thresholds", "show_commit_url", "hash_length", "dvcs", "launch_method", "plugins",
+    "version", "build_cache_size", "wheel_cache_size", "$schema", "repo_subdir", "default_benchmark_timeout",
+    "conda_environment_file",
+    "regressions_first_commits", "regressions_thresholds", "show_commit_url", "hash_length", "dvcs", "launch_method",
+    "plugins",
 }  # fmt: skip
 
 

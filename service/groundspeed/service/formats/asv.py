@@ -1,6 +1,7 @@
 """airspeed velocity result trees, all result versions (1 and 2), also of benchmarks that benchmarks.json forgot.
 
-A tree is a folder with ``benchmarks.json`` and a folder for each machine with its ``machine.json`` and one file for each
+A tree is a folder with ``benchmarks.json`` and a folder for each machine with its ``machine.json`` and one file for
+each
 commit and environment. :func:`read_benchmarks` and :func:`read_machine` read the descriptions, :func:`parse` a file.
 """
 

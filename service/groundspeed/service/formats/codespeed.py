@@ -1,4 +1,6 @@
-"""codespeed's JSON: what clients post to ``/result/add/json/`` and what its database gives when exported the same way."""
+"""codespeed's JSON: what clients post to ``/result/add/json/`` and what its database gives when exported the same
+way.
+"""
 
 from __future__ import annotations
 

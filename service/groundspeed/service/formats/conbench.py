@@ -28,7 +28,8 @@ _UNITS = {"i/s": "items/s", "b/s": "B/s", "B/s": "B/s", "s": "s", "ns": "ns", "B
 
 
 def sniff(head: str) -> bool:
-    return ('"stats"' in head and ('"batch_id"' in head or '"run_id"' in head) and '"machine_info"' not in head.partition('"stats"')[0]) or (
+    return ('"stats"' in head and ('"batch_id"' in head or '"run_id"' in head)
+        and '"machine_info"' not in head.partition('"stats"')[0]) or (
         '"tags"' in head and '"stats"' in head and ('"github"' in head or '"batch_id"' in head or '"run_id"' in head)
     )  # fmt: skip
 

@@ -27,7 +27,8 @@ _TIME = Metric("time", "s", -1, "time", "wall")
 
 
 def sniff(head: str) -> bool:
-    return bool(re.search(r"^\[\s*\d+\.\d+%\] ·", head, re.MULTILINE)) or "is a Catch v" in head or "is a Catch2 v" in head or (
+    return bool(re.search(r"^\[\s*\d+\.\d+%\] ·", head,
+    re.MULTILINE)) or "is a Catch v" in head or "is a Catch2 v" in head or (
         "benchmark name" in head and "low mean" in head
     )  # fmt: skip
 

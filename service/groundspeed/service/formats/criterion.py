@@ -257,9 +257,11 @@ def _folder(
     deviation = _estimate(estimates, "MedianAbsDev")
     benchmark, params = _identity(identity, full)
     yield Record(
-        Origin(tool=NAME, label="" if kind == "new" else f"baseline {kind}"), benchmark, _TIME, at.where(), centre, params,
+        Origin(tool=NAME, label="" if kind == "new" else f"baseline {kind}"), benchmark, _TIME, at.where(), centre,
+        params,
         samples, spread_of(samples) if samples else (deviation or 0.0) * 1e-9, len(samples) or 1,
-        summary={k: v * 1e-9 for k in ("Mean", "Median", "Slope", "StdDev") if (v := _estimate(estimates, k)) is not None},
+        summary={k: v * 1e-9 for k in ("Mean", "Median", "Slope", "StdDev") if (v := _estimate(estimates,
+        k)) is not None},
     )  # fmt: skip
 
 

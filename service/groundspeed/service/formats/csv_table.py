@@ -62,7 +62,8 @@ class ColumnMap:
 
 
 MAPPING_HELP = (
-    "benchmark=COLUMN[+COLUMN], metric=COLUMN[:UNIT[:lower|higher]] (once for each), value=COLUMN, name=COLUMN, unit=COLUMN, "
+    "benchmark=COLUMN[+COLUMN], metric=COLUMN[:UNIT[:lower|higher]] (once for each), "
+    "value=COLUMN, name=COLUMN, unit=COLUMN, "
     "param=COLUMN, commit=COLUMN, time=COLUMN, machine=COLUMN, environment=COLUMN, outcome=COLUMN, constant=NAME"
 )
 
@@ -104,7 +105,8 @@ def parse_mapping(entries: Iterable[str]) -> ColumnMap:
         raise ValueError("no column holds values: give metric=COLUMN or value=COLUMN.")
     return ColumnMap(
         benchmark=tuple(single.get("benchmark", "").split("+")) if single.get("benchmark") else (),
-        metrics=tuple(metrics), value=single.get("value", ""), metric=single.get("name", ""), unit=single.get("unit", ""),
+        metrics=tuple(metrics), value=single.get("value", ""), metric=single.get("name", ""), unit=single.get("unit",
+        ""),
         params=tuple(lists["param"]), commit=single.get("commit", ""), time=single.get("time", ""),
         machine=single.get("machine", ""), environment=tuple(lists["environment"]), outcome=single.get("outcome", ""),
         comment=single.get("comment", "#"), constant=single.get("constant", ""),
@@ -172,7 +174,8 @@ def _guess_by_name(low: Mapping[str, str]) -> ColumnMap | None:
         return None
     params = tuple(c for key, c in low.items() if key.startswith(("param.", "param_", "param:")))
     return ColumnMap(
-        benchmark=(found["benchmark"],), value=found["value"], metric=found["metric"], unit=found["unit"], params=params,
+        benchmark=(found["benchmark"],), value=found["value"], metric=found["metric"], unit=found["unit"],
+        params=params,
         commit=found["commit"], time=found["time"], machine=found["machine"], outcome=found["outcome"],
     )  # fmt: skip
 

@@ -56,8 +56,10 @@ class _Module(Protocol):
 
 # In this order: what is certain by a word of its own first, what only looks like something last.
 _MODULES = (
-    own, mlperf, nccl_json, nccl_summary, nccl, nvbench, asv, jmh, pytest_benchmark, codespeed, github_action, pytorch_hud,
-    pyperf, google_benchmark, hyperfine, llm_serving, conbench, criterion, console, go_bench, superbench_logs, superbench,
+    own, mlperf, nccl_json, nccl_summary, nccl, nvbench, asv, jmh, pytest_benchmark, codespeed, github_action,
+    pytorch_hud,
+    pyperf, google_benchmark, hyperfine, llm_serving, conbench, criterion, console, go_bench, superbench_logs,
+    superbench,
     csv_table,
 )  # fmt: skip
 

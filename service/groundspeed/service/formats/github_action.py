@@ -102,7 +102,8 @@ def _bench(origin: Origin, suite: str, tool: str, bench: Mapping[str, Any], wher
     percent = isinstance(spread, str) and spread.rstrip().endswith("%")
     absolute = 0.0 if deviation is None or percent else abs(deviation) * unit.factor
     return Record(
-        origin, f"{suite}: {name}" if suite else name, _named(metric, unit.kind), where, value * unit.factor, spread=absolute,
+        origin, f"{suite}: {name}" if suite else name, _named(metric, unit.kind), where, value * unit.factor,
+        spread=absolute,
         summary={"range": absolute} if absolute else {},
     )  # fmt: skip
 

@@ -228,7 +228,8 @@ def _parse_series(document: Document) -> Iterator[Item]:
             origin = Origin(
                 tool="go-benchseries", commit=text_of(pair.get("NumHash")), committed_at=parse_time(day),
                 branch=residues.get("numerator_branch", ""),
-                machine=Machine(name=" ".join(text_of(one.get("unit")).split()[3:]), cpu_model=residues.get("builder_type", "")),
+                machine=Machine(name=" ".join(text_of(one.get("unit")).split()[3:]),
+                cpu_model=residues.get("builder_type", "")),
                 environment=(Fact("build", "denominator", text_of(pair.get("DenHash"))),),
             )  # fmt: skip
             for j, cell in enumerate(list_of(rows[i]) if i < len(rows) else []):

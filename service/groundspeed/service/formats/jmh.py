@@ -60,9 +60,11 @@ def _metric(
     middle = sorted(samples)[(len(samples) - 1) // 2 : len(samples) // 2 + 1]
     error = finite(data.get("scoreError"))
     return Record(
-        origin, name, metric_of(key, unit, clock="wall" if unit.kind in {"time", "rate"} else "none", gate=key == "score"),
+        origin, name, metric_of(key, unit, clock="wall" if unit.kind in {"time", "rate"} else "none",
+        gate=key == "score"),
         where, sum(middle) / len(middle) if middle else score * unit.factor, params, tuple(samples), spread_of(samples),
-        len(samples) or 1, summary={"score": score * unit.factor} | ({} if error is None else {"error": error * unit.factor}),
+        len(samples) or 1,
+        summary={"score": score * unit.factor} | ({} if error is None else {"error": error * unit.factor}),
     )  # fmt: skip
 
 

@@ -39,8 +39,10 @@ _GATED = {
 }
 _TIMES = {"avg_latency", "latency", "prefill_latency", "median_decode_latency", "total_latency", "elapsed_time"}
 _PARAMS = (
-    "backend", "endpoint_type", "label", "model_id", "model", "tokenizer_id", "dataset_name", "num_prompts", "request_rate",
-    "burstiness", "max_concurrency", "sharegpt_output_len", "random_input_len", "random_output_len", "random_range_ratio",
+    "backend", "endpoint_type", "label", "model_id", "model", "tokenizer_id", "dataset_name", "num_prompts",
+    "request_rate",
+    "burstiness", "max_concurrency", "sharegpt_output_len", "random_input_len", "random_output_len",
+    "random_range_ratio",
     "tensor_parallel_size", "batch_size", "input_len", "output_len", "num_requests", "run_name",
 )  # fmt: skip
 _UNLIMITED = 1e9

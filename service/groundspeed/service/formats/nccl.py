@@ -31,7 +31,8 @@ TIME = Metric("time", "s", -1, "time", "device")
 ALGBW = Metric("algbw", "B/s", 1, "rate", "device", gate=False)
 BUSBW = Metric("busbw", "B/s", 1, "rate", "device", gate=False)
 AVERAGE = Metric("average_busbw", "B/s", 1, "rate", "device")
-_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "broadcast", "reduce", "sendrecv",
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoallv", "alltoall", "broadcast", "reduce",
+"sendrecv",
                 "scatter", "gather", "hypercube", "bisection")  # fmt: skip
 _RANK = re.compile(r"^#?\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[\S+\]\s+(.+?)\s*$")
 _VERSION = re.compile(r"(nccl|rccl)-tests version (\S+)(?:.*?library[=:]\s*(\S+))?")
@@ -265,8 +266,8 @@ def _cells(where: Where, table: _Table, params: dict[str, Scalar], cells: dict[s
             yield Skipped(f'time "{text[:40]}" is no number', where)
         return
     wrong = number_of(cells.get("#wrong") or cells.get("error") or "")
-    # "error" was the largest difference, "#wrong" counts elements: zero is right for both, small differences are not told
-    # apart from large ones by the old column, so that there only what the program itself calls failed is wrong.
+    # "error" was the largest difference and "#wrong" counts elements. Zero is right for both; by the old column alone a
+    # small difference cannot be told from a large one, so that there only what the program calls FAILED is wrong.
     bad = bool(wrong) and "#wrong" in cells
     bandwidths = ((ALGBW, cells.get("algbw")), (BUSBW, cells.get("busbw")))
     for metric, value in (

@@ -85,7 +85,11 @@ def _row(
     params = dict(common)
     for key in ("size", "type", "redop", "root"):
         value = row.get(key)
-        number = number_of(value) if isinstance(value, str) and value.isascii() and value.strip().lstrip("-").isdigit() else finite(value)
+        number = (
+            number_of(value)
+            if isinstance(value, str) and value.isascii() and value.strip().lstrip("-").isdigit()
+            else finite(value)
+        )
         if number is not None and abs(number) < 2**53:
             params[key] = int(number)
         elif text_of(value) not in {"", "none"}:

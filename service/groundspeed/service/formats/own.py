@@ -116,7 +116,12 @@ def _record(document: Document, doc: Mapping[str, Any], where: Where) -> Item:
 
 def _metric(doc: Mapping[str, Any]) -> Metric | None:
     kind, direction, clock = text_of(doc.get("kind")), doc.get("direction", 0), text_of(doc.get("clock")) or "none"
-    if not doc.get("name") or kind not in get_args(Kind) or not isinstance(direction, int) or direction not in {-1, 0, 1}:
+    if (
+        not doc.get("name")
+        or kind not in get_args(Kind)
+        or not isinstance(direction, int)
+        or direction not in {-1, 0, 1}
+    ):
         return None
     if clock not in {"wall", "device", "cycles", "cpu", "none"}:
         return None
@@ -138,7 +143,8 @@ def _origin(doc: Mapping[str, Any]) -> Origin:
         if f.get("layer") in {"node", "stack", "build"} and f.get("name")
     ]
     return Origin(
-        tool=text_of(doc.get("tool")) or NAME, tool_version=text_of(doc.get("tool_version")), commit=text_of(doc.get("commit"))[:64],
+        tool=text_of(doc.get("tool")) or NAME, tool_version=text_of(doc.get("tool_version")),
+        commit=text_of(doc.get("commit"))[:64],
         committed_at=parse_time(doc.get("committed_at")), measured_at=parse_time(doc.get("measured_at")),
         branch=text_of(doc.get("branch")), title=text_of(doc.get("title")), author=text_of(doc.get("author")),
         machine=Machine(

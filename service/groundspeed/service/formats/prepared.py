@@ -109,10 +109,7 @@ def _columns(
         spreads = [0.5 * (b - a) if b > a else 0.0 for a, b in zip(low, high, strict=True)]  # type: ignore[operator]
     else:
         spreads = [_half(low[i], high[i]) if low and high else 0.0 for i in range(len(grid.values))]
-    if grid.samples:
-        samples = [grid.samples[i] for i in indices]
-    else:
-        samples = []
+    samples = [grid.samples[i] for i in indices] if grid.samples else []
     counts = [int(n) if n and 0 < n < 2**31 else 1 for n in repeat] if repeat else [1] * len(grid.values)
     if len(indices) != len(grid.values):
         spreads, counts = [spreads[i] for i in indices], [counts[i] for i in indices]
@@ -167,7 +164,7 @@ def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
     found: list[Ready] = []
     try:
         for item in asv.parse(Document(name, partial(_open, path)), _TREE):
-            found.append(prepare(item, _AXES_KEYS) if isinstance(item, Grid) else item)
+            found.append(prepare(item, _AXES_KEYS) if isinstance(item, Grid) else item)  # noqa: PERF401 - what was read before a refusal stays
     except Refused as error:
         return found, error
     return found, None

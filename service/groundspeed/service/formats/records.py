@@ -25,7 +25,9 @@ Layer = Literal["node", "stack", "build"]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a source: file name, line counted from 1 (0: unknown) and a JSON pointer or a word, when it has one."""
+    """A place in a source: file name, line counted from 1 (0: unknown) and a JSON pointer or a word, when it has
+    one.
+    """
 
     source: str
     line: int = 0
@@ -209,7 +211,8 @@ Item = Record | Grid | Skipped
 
 def sound(items: Iterable[Item]) -> Iterator[Item]:
     """The same items; what has no name, or a number that grew beyond all bounds in its new
-    unit, is skipped with its place."""
+    unit, is skipped with its place.
+    """
     for item in items:
         if isinstance(item, Record) and not item.benchmark.strip():
             yield Skipped("has no name", item.where)

@@ -53,7 +53,7 @@ class Document:
             if packing == "gzip":
                 unpacked = gzip.GzipFile(fileobj=raw)
             elif packing == "xz":
-                unpacked = lzma.LZMAFile(raw)
+                unpacked = lzma.LZMAFile(raw)  # noqa: SIM115 - closed by the with below
             elif packing == "bzip2":
                 unpacked = bz2.BZ2File(raw)
             with unpacked:

@@ -43,7 +43,8 @@ _TRT_VALUE = re.compile(
     r"\[I\] (min|max|mean|median|percentile): ([\d.]+) ms(?: at (\d+)%| \(end to end ([\d.]+) ms(?: at (\d+)%)?\))*"
 )
 _TRT_INLINE = re.compile(
-    r"\[I\] (Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): min = ([\d.]+) ms.*?mean = ([\d.]+) ms, median = ([\d.]+) ms(?:, percentile\((\d+)%\) = ([\d.]+) ms)?"
+    r"\[I\] (Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): min = ([\d.]+) ms"
+    r".*?mean = ([\d.]+) ms, median = ([\d.]+) ms(?:, percentile\((\d+)%\) = ([\d.]+) ms)?"
 )
 _TRT_THROUGHPUT = re.compile(r"\[I\] [Tt]hroughput: ([\d.]+) qps")
 _TRT_MODEL = re.compile(r"\[I\] Model: (\S+)")

@@ -1,4 +1,6 @@
-"""Times as tools write them. One without a zone is taken as UTC: a wrong zone shifts a history, it does not reorder it."""
+"""Times as tools write them. One without a zone is taken as UTC: a wrong zone shifts a history, it does not reorder
+it.
+"""
 
 from __future__ import annotations
 

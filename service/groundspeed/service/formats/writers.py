@@ -1,4 +1,6 @@
-"""Results in the formats that other tools read: CSV, OpenMetrics, github-action-benchmark JSON, Atom. Records in, text out."""
+"""Results in the formats that other tools read: CSV, OpenMetrics, github-action-benchmark JSON, Atom. Records in,
+text out.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from xml.sax.saxutils import escape, quoteattr
 from groundspeed.service.formats.records import Record
 
 CSV_COLUMNS = (
-    "benchmark", "version", "params", "metric", "unit", "direction", "kind", "value", "spread", "count", "outcome", "commit",
+    "benchmark", "version", "params", "metric", "unit", "direction", "kind", "value", "spread", "count", "outcome",
+    "commit",
     "committed_at", "measured_at", "machine", "environment", "tool",
 )  # fmt: skip
 _LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def csv_lines(records: Iterable[Record]) -> Iterator[str]:
-    """A header, then one line a record. A cell that a spreadsheet would run as a formula gets an apostrophe before it."""
+    """A header, then one line a record. A cell that a spreadsheet would run as a formula gets an apostrophe before
+    it.
+    """
     yield _csv_row(CSV_COLUMNS)
     for record in records:
         origin = record.origin
@@ -30,7 +35,8 @@ def csv_lines(records: Iterable[Record]) -> Iterator[str]:
             record.benchmark, record.version, json.dumps(dict(record.params), sort_keys=True) if record.params else "",
             record.metric.name, record.metric.unit, record.metric.direction, record.metric.kind,
             "" if record.value is None else repr(record.value), repr(record.spread), record.count, record.outcome,
-            origin.commit, _iso(origin.committed_at), _iso(origin.measured_at), origin.machine.name or origin.machine.cpu_model,
+            origin.commit, _iso(origin.committed_at), _iso(origin.measured_at),
+            origin.machine.name or origin.machine.cpu_model,
             "; ".join(f"{f.name}={f.value}" for f in origin.environment), origin.tool,
         ])  # fmt: skip
 

@@ -35,7 +35,8 @@ from groundspeed.service.db.tables import (
 from groundspeed.service.formats import asv
 
 _COLUMNS = (
-    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75",
+    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
+    "stats_q_75",
     "stats_number", "stats_repeat", "samples", "profile",
 )  # fmt: skip
 _TYPES = {"time": ("time", "seconds"), "bytes": ("peakmemory", "bytes")}
@@ -88,7 +89,8 @@ class _Imported:
         if not head:
             return
         runs = self._session.execute(
-            select(Run, Benchmark).join(Benchmark, col(Benchmark.id) == col(Run.benchmark_id)).where(col(Run.job_id) == job.id).order_by(col(Run.id))
+            select(Run, Benchmark).join(Benchmark,
+            col(Benchmark.id) == col(Run.benchmark_id)).where(col(Run.job_id) == job.id).order_by(col(Run.id))
         ).tuples().all()  # fmt: skip
         results = self._results(job)
         revision = self._session.get_one(Revision, runs[0][0].revision_id) if runs else None
@@ -107,8 +109,10 @@ class _Imported:
         commit = revision.sha if revision else head.get("commit_hash", "")
         name = f"{commit[:8]}-{_environment_name(head)}.json"
         data = {
-            "commit_hash": commit, "env_name": head.get("env_name") or _environment_name(head), "date": head.get("date"),
-            "params": head.get("params", {}), "python": head.get("python", ""), "requirements": head.get("requirements", {}),
+            "commit_hash": commit, "env_name": head.get("env_name") or _environment_name(head),
+            "date": head.get("date"),
+            "params": head.get("params", {}), "python": head.get("python", ""),
+            "requirements": head.get("requirements", {}),
             "env_vars": head.get("env_vars", {}), "result_columns": list(_COLUMNS), "results": rows,
             "durations": head.get("durations", {}), "version": asv.NEWEST_VERSION,
         }  # fmt: skip
@@ -145,7 +149,8 @@ class _Imported:
             values[at] = math.nan
         stats: dict[str, Any] = facts.get("stats", {})
         row = [
-            values, axes, benchmark.version, int(run.started_at.timestamp() * 1000), _five_digits(run.duration_s) or None,
+            values, axes, benchmark.version, int(run.started_at.timestamp() * 1000),
+            _five_digits(run.duration_s) or None,
             *([_five_digits(v) for v in stats[key]] if key in stats else None for key in asv.STATISTICS),
             samples if any(samples) else None,
         ]  # fmt: skip
@@ -239,7 +244,8 @@ class _Native:
         environment = self._session.get_one(Environment, environment_id)
         machine = _file_name(str(hardware.facts.get("machine") or hardware.label or "machine"))
         facts = {
-            "machine": machine, "cpu": str(hardware.facts.get("cpu_model", "")), "num_cpu": str(hardware.facts.get("cpu_count", "")),
+            "machine": machine, "cpu": str(hardware.facts.get("cpu_model", "")),
+            "num_cpu": str(hardware.facts.get("cpu_count", "")),
             "ram": str(int(hardware.facts.get("memory_bytes", 0) or 0) // 1024), "os": "", "arch": "",
         }  # fmt: skip
         _write(self._out / machine / "machine.json", {**facts, "version": 1}, indent=4)
@@ -278,7 +284,8 @@ def _describe(name: str, lines: Sequence[Series]) -> dict[str, Any]:
     kind, unit = _TYPES.get(lines[0].kind, ("track", lines[0].unit or "unit"))
     content = json.dumps([name, lines[0].unit, lines[0].metric])
     return {
-        "name": name, "code": "", "type": kind, "unit": unit, "param_names": names, "params": [[repr(v) for v in a] for a in axes],
+        "name": name, "code": "", "type": kind, "unit": unit, "param_names": names,
+        "params": [[repr(v) for v in a] for a in axes],
         "timeout": 60.0, "version": hashlib.sha256(content.encode()).hexdigest(),
     }  # fmt: skip
 

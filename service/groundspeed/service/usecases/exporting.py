@@ -1,4 +1,6 @@
-"""Take everything out again: as an asv results tree, CSV, JSON lines, Parquet, OpenMetrics, github-action-benchmark, Atom."""
+"""Take everything out again: as an asv results tree, CSV, JSON lines, Parquet, OpenMetrics, github-action-benchmark,
+Atom.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,18 @@ from groundspeed.service.db.tables import (
 )
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats import own, writers
-from groundspeed.service.formats.records import Clock, Direction, Fact, Kind, Machine, Metric, Origin, Outcome, Record, Where
+from groundspeed.service.formats.records import (
+    Clock,
+    Direction,
+    Fact,
+    Kind,
+    Machine,
+    Metric,
+    Origin,
+    Outcome,
+    Record,
+    Where,
+)
 from groundspeed.service.usecases import export_asv
 
 FORMATS = ("asv", "csv", "jsonl", "parquet", "openmetrics", "github-action-benchmark", "atom")
@@ -58,7 +71,7 @@ def run(db: Database, project: str, form: str, out: Path | IO[str], now: datetim
         return _TEXT[form](session, found, out, now)
 
 
-def _jsonl(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all
+def _jsonl(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all writers
     count = 0
     for record in records(session, project):
         out.write(own.dump(record) + "\n")
@@ -66,7 +79,7 @@ def _jsonl(session: Session, project: Project, out: IO[str], now: datetime) -> i
     return count
 
 
-def _csv(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all
+def _csv(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all writers
     count = -1
     for line in writers.csv_lines(records(session, project)):
         out.write(line + "\n")
@@ -74,7 +87,7 @@ def _csv(session: Session, project: Project, out: IO[str], now: datetime) -> int
     return count
 
 
-def _openmetrics(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all
+def _openmetrics(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all writers
     count = 0
     for line in writers.openmetrics_lines(project.slug, records(session, project, newest=True)):
         out.write(line + "\n")
@@ -143,7 +156,8 @@ def records(session: Session, project: Project, *, newest: bool = False) -> Iter
 
 def _record(result: Result, run_: Run, series: Series, benchmark: Benchmark, origin: Origin) -> Record:
     metric = Metric(
-        series.metric, series.unit, cast("Direction", series.direction), cast("Kind", series.kind), cast("Clock", series.clock),
+        series.metric, series.unit, cast("Direction", series.direction), cast("Kind", series.kind), cast("Clock",
+        series.clock),
         series.gate,
     )  # fmt: skip
     raw = packed.unpack(result.samples)[0] if result.samples else []
@@ -170,7 +184,8 @@ def _failures(session: Session, project: Project, origins: _Origins) -> Iterator
     nothing = Metric("outcome", "1", 0, "counter", gate=False)
     for run_, benchmark in session.execute(query).tuples():
         yield Record(
-            origins.of(run_), benchmark.suite, nothing, _where(run_), params=dict(run_.params), version=benchmark.version,
+            origins.of(run_), benchmark.suite, nothing, _where(run_), params=dict(run_.params),
+            version=benchmark.version,
             outcome=cast("Outcome", run_.outcome), reason=str(run_.evidence.get("message", "")),
         )  # fmt: skip
 
@@ -199,12 +214,15 @@ class _Origins:
             tool="groundspeed", commit=revision.sha, committed_at=revision.committed_at, measured_at=run_.started_at,
             title=revision.title, author=revision.author,
             machine=Machine(
-                name=str(facts.get("machine", "")), identity="machine" in facts, cpu_model=str(facts.get("cpu_model", "")),
+                name=str(facts.get("machine", "")), identity="machine" in facts, cpu_model=str(facts.get("cpu_model",
+                "")),
                 cpu_count=int(facts.get("cpu_count", 0)), memory_bytes=int(facts.get("memory_bytes", 0)),
-                gpu_model=str(facts.get("gpu_model", "")), gpu_count=int(facts.get("gpu_count", 0)), topology=str(facts.get("topology", "")),
+                gpu_model=str(facts.get("gpu_model", "")), gpu_count=int(facts.get("gpu_count", 0)),
+                topology=str(facts.get("topology", "")),
                 facts=tuple(sorted((str(k), str(v)) for k, v in dict(facts.get("facts") or {}).items())),
             ),
-            environment=tuple(Fact(f["layer"], f["name"], str(f["value"])) for f in environment.facets if f.get("value") is not None),
+            environment=tuple(Fact(f["layer"], f["name"],
+            str(f["value"])) for f in environment.facets if f.get("value") is not None),
         )  # fmt: skip
 
 
@@ -216,9 +234,11 @@ def _parquet(rows: Iterator[Record], out: Path) -> int:
     except ImportError:
         raise Invalid("Parquet needs pyarrow.", 'Install it: pip install "groundspeed[parquet]".') from None
     schema = pa.schema([
-        *((name, pa.string()) for name in ("benchmark", "version", "params", "metric", "unit", "kind", "outcome", "commit", "machine")),
+        *((name, pa.string()) for name in ("benchmark", "version", "params", "metric", "unit", "kind", "outcome",
+        "commit", "machine")),
         ("direction", pa.int8()), ("value", pa.float64()), ("spread", pa.float64()), ("count", pa.int64()),
-        ("samples", pa.list_(pa.float64())), ("committed_at", pa.timestamp("us", tz="UTC")), ("measured_at", pa.timestamp("us", tz="UTC")),
+        ("samples", pa.list_(pa.float64())), ("committed_at", pa.timestamp("us", tz="UTC")), ("measured_at",
+        pa.timestamp("us", tz="UTC")),
     ])  # fmt: skip
     count = 0
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
@@ -236,7 +256,8 @@ def _parquet(rows: Iterator[Record], out: Path) -> int:
 def _parquet_row(record: Record) -> dict[str, Any]:
     origin = record.origin
     return {
-        "benchmark": record.benchmark, "version": record.version, "params": json.dumps(dict(record.params), sort_keys=True),
+        "benchmark": record.benchmark, "version": record.version, "params": json.dumps(dict(record.params),
+        sort_keys=True),
         "metric": record.metric.name, "unit": record.metric.unit, "kind": record.metric.kind, "outcome": record.outcome,
         "commit": origin.commit, "machine": origin.machine.name or origin.machine.gpu_model or origin.machine.cpu_model,
         "direction": record.metric.direction, "value": record.value, "spread": record.spread, "count": record.count,

@@ -1,4 +1,5 @@
-"""In which order imported commits stand: by a git repository, by a commit graph file, or by dates when nothing better is.
+"""In which order imported commits stand: by a git repository, by a commit graph file, or by dates when nothing
+better is.
 
 A graph file has one commit a line, tab-separated: hash, parents (blank-separated), author time, commit time (seconds
 since 1970), tags; newest first, lines with # are comments. ``git log --format='%H%x09%P%x09%at%x09%ct%x09'`` makes it.

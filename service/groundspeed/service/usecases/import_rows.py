@@ -17,7 +17,7 @@ from math import isfinite
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import insert, select, text
 from sqlmodel import Session, SQLModel, col
 
 from groundspeed.service.db import samples as packed
@@ -42,22 +42,24 @@ from groundspeed.service.formats.prepared import Prepared
 from groundspeed.service.formats.prepared import digest as digest_of
 from groundspeed.service.formats.records import Metric, Origin, Record, Scalar
 from groundspeed.service.usecases import fingerprints
+from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, bulk_insert, readable, short, storable
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
 
-PLUGIN_PREFIX = "import."
-"""Benchmarks that came from elsewhere: no worker offers such a plugin."""
 NODE_PREFIX = "import:"
 _RUN_COLUMNS = (
     "id", "job_id", "attempt_id", "side", "benchmark_key", "replicate", "benchmark_id", "revision_id", "hardware_id",
-    "environment_id", "build_id", "node_id", "params", "outcome", "evidence", "conditions", "facts", "phases_s", "started_at",
+    "environment_id", "build_id", "node_id", "params", "outcome", "evidence", "conditions", "facts", "phases_s",
+    "started_at",
     "duration_s", "created_at",
 )  # fmt: skip
 _RESULT_COLUMNS = (
-    "run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count", "state", "samples", "created_at",
+    "run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count", "state", "samples",
+    "created_at",
 )  # fmt: skip
 _SIDE_COLUMNS = ("job_id", "index", "role", "revision_id", "environment_id")
 _ATTEMPT_COLUMNS = (
-    "id", "job_id", "node_id", "number", "delivery", "state", "phase", "message", "done", "total", "error_kind", "error",
+    "id", "job_id", "node_id", "number", "delivery", "state", "phase", "message", "done", "total", "error_kind",
+    "error",
     "claimed_at", "heartbeat_at", "expires_at", "finished_at",
 )  # fmt: skip
 _NO_OBJECT = "{}"
@@ -140,7 +142,8 @@ class Writer:
             blobs = [packed.pack(one) if one else None for one in grid.samples] if grid.samples else repeat(None)
             self._results.extend(
                 zip(
-                    repeat(run_id), mine, repeat(place.revision_id), repeat(place.environment_id), grid.values, grid.spreads,
+                    repeat(run_id), mine, repeat(place.revision_id), repeat(place.environment_id), grid.values,
+                    grid.spreads,
                     grid.counts, repeat("valid"), blobs, repeat(self._now),
                 )
             )  # fmt: skip
@@ -169,7 +172,7 @@ class Writer:
         first = records[0]
         content = [(r.metric.name, r.value, r.samples, r.outcome, r.reason) for r in records]
         params = storable(first.params)
-        name = f"{first.benchmark}({_readable(params)})" if params else first.benchmark
+        name = f"{first.benchmark}({readable(params)})" if params else first.benchmark
         digest = digest_of(repr(content).encode(), dump_json(params), first.version)
         run_id = self._run(session, place, name, digest)
         if not run_id:
@@ -228,15 +231,18 @@ class Writer:
             self._spare.extend(rows.scalars())
         return self._spare.pop()
 
-    def _append_run(
-        self, run_id: int, place: Place, benchmark: int, name: tuple[str, str], facts: str, started: datetime, duration: float,
+    def _append_run(  # noqa: PLR0913 - one for each thing that is said
+        self, run_id: int, place: Place, benchmark: int, name: tuple[str, str], facts: str, started: datetime,
+        duration: float,
         *, outcome: str = "ok", evidence: str = _NO_OBJECT, params: str = _NO_OBJECT,
     ) -> None:  # fmt: skip
         key = f"{name[0][:180]}#{name[1]}"
         nth = self._seen[place.job_id, key] - 1
         self._runs.append((
-            run_id, place.job_id, place.attempt_id, 0, clean_text(key), nth, benchmark, place.revision_id, place.hardware_id,
-            place.environment_id, place.build_id, place.node_id, params, outcome, evidence, _NO_OBJECT, facts, _NO_OBJECT,
+            run_id, place.job_id, place.attempt_id, 0, clean_text(key), nth, benchmark, place.revision_id,
+            place.hardware_id,
+            place.environment_id, place.build_id, place.node_id, params, outcome, evidence, _NO_OBJECT, facts,
+            _NO_OBJECT,
             self._stamp(started), duration, self._now,
         ))  # fmt: skip
         self.added.runs += 1
@@ -328,7 +334,8 @@ class Writer:
         if origin.raw:
             spec["import"]["head"] = json.loads(origin.raw)
         return {
-            "request_id": self.request_id, "project_id": self.project_id, "key": key, "suite": f"{PLUGIN_PREFIX}{origin.tool}"[:200],
+            "request_id": self.request_id, "project_id": self.project_id, "key": key,
+            "suite": f"{PLUGIN_PREFIX}{origin.tool}"[:200],
             "reason": "backfill", "state": "done", "priority": 70, "requirements": {}, "spec": spec, "trust": "trusted",
             "attempts": 1, "max_attempts": 1, "error": "", "created_at": started, "finished_at": self.now,
         }  # fmt: skip
@@ -371,7 +378,8 @@ class Writer:
     def _revision(self, session: Session, origin: Origin, sha: str, moment: datetime | None) -> int:
         at = origin.committed_at or moment or origin.measured_at or self.now
         row = {
-            "project_id": self.project_id, "sha": sha, "parents": [], "position": None, "author": clean_text(origin.author)[:200],
+            "project_id": self.project_id, "sha": sha, "parents": [], "position": None,
+            "author": clean_text(origin.author)[:200],
             "authored_at": at, "committed_at": at, "title": clean_text(origin.title)[:500], "tags": [],
         }  # fmt: skip
         return self._once(session, Revision, row, (self.project_id, sha), ("project_id", "sha"))[0]
@@ -386,7 +394,7 @@ class Writer:
         name = clean_text(machine.name)
         if machine.identity and name:
             facts["machine"] = name
-        # What its owner named as a place to compare within is a class of its own; else the class is what is known of it.
+        # What its owner named as a place to compare within is a class of its own; else what is known of it is.
         fingerprint = fingerprints.of(facts) if machine.identity or machine.facts else fingerprints.hardware(spec)
         gpus = (
             f"{machine.gpu_count} × {machine.gpu_model}"
@@ -419,8 +427,10 @@ class Writer:
     def _node(self, session: Session, origin: Origin, hardware: int, environment: int) -> int:
         name = clean_text(f"{NODE_PREFIX}{origin.tool}:{origin.machine.name or 'unknown'}")[:200]
         row = {
-            "name": name, "state": "draining", "state_reason": "holds imported results and runs nothing", "labels": {"import": origin.tool},
-            "protocol": 0, "worker_version": "", "slots": 0, "sandbox": "", "hardware_id": hardware, "environment_id": environment,
+            "name": name, "state": "draining", "state_reason": "holds imported results and runs nothing",
+            "labels": {"import": origin.tool},
+            "protocol": 0, "worker_version": "", "slots": 0, "sandbox": "", "hardware_id": hardware,
+            "environment_id": environment,
             "info": [], "registered_at": self.now,
         }  # fmt: skip
         return self._once(session, Node, row, (name,), ("name",))[0]
@@ -442,9 +452,11 @@ class Writer:
         ]
         missing = {
             p: {
-                "fingerprint": p, "project_id": self.project_id, "benchmark_id": benchmark, "hardware_id": place.hardware_id,
+                "fingerprint": p, "project_id": self.project_id, "benchmark_id": benchmark,
+                "hardware_id": place.hardware_id,
                 "metric": clean_text(metric.name), "unit": clean_text(metric.unit), "direction": metric.direction,
-                "kind": metric.kind, "clock": metric.clock, "gate": metric.gate, "params": storable(point), "series_class": "",
+                "kind": metric.kind, "clock": metric.clock, "gate": metric.gate, "params": storable(point),
+                "series_class": "",
                 "noise": {}, "detector_version": "", "created_at": self.now,
             }
             for p, point in zip(prints, points, strict=True)
@@ -454,72 +466,3 @@ class Writer:
         for start in range(0, len(rows), 500):
             self._series |= ensure(session, Series, rows[start : start + 500])
         yield from (self._series[(p,)] for p in prints)
-
-
-def link_versions(session: Session, project_id: int) -> int:
-    """A later version of a benchmark points to the one before it, by their first results; returns how many now do."""
-    first = (
-        select(col(Run.benchmark_id), func.min(col(Revision.committed_at)).label("at"))
-        .join(Revision, col(Revision.id) == col(Run.revision_id))
-        .where(col(Revision.project_id) == project_id)
-        .group_by(col(Run.benchmark_id))
-        .subquery()
-    )
-    query = (
-        select(Benchmark, first.c.at)
-        .join(first, first.c.benchmark_id == col(Benchmark.id))
-        .where(col(Benchmark.plugin).startswith(PLUGIN_PREFIX))
-        .order_by(col(Benchmark.suite), col(Benchmark.plugin), first.c.at, col(Benchmark.id))
-    )
-    before: Benchmark | None = None
-    linked = 0
-    for benchmark, _ in session.execute(query).tuples().all():
-        if before and (before.suite, before.plugin) == (benchmark.suite, benchmark.plugin):
-            if benchmark.previous_id != before.id:
-                session.execute(
-                    update(Benchmark).where(col(Benchmark.id) == benchmark.id).values(previous_id=before.id)
-                )
-                linked += 1
-        before = benchmark
-    return linked
-
-
-def bulk_insert(session: Session, table: type[SQLModel], columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
-    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL."""
-    if not rows:
-        return
-    names = ", ".join(f'"{c}"' for c in columns)
-    connection = session.connection()
-    if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(columns))
-        connection.exec_driver_sql(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
-        return
-    cursor: Any = connection.connection.cursor()
-    with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
-        for row in rows:
-            copy.write_row(row)
-    cursor.close()
-
-
-def storable(params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Parameters that JSON and both databases hold: numbers that are none, and huge integers, become text."""
-    kept: dict[str, Scalar] = {}
-    for name, value in params.items():
-        if isinstance(value, str):
-            kept[clean_text(name)] = clean_text(value)
-        elif isinstance(value, float) and not isfinite(value):
-            kept[clean_text(name)] = str(value)
-        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
-            kept[clean_text(name)] = f"{value:e}" if value.bit_length() < 1000 else "a very large number"
-        else:
-            kept[clean_text(name)] = value
-    return kept
-
-
-def short(text_: str, limit: int) -> str:
-    """The text, or its beginning and a digest when it is longer than ``limit``."""
-    return text_ if len(text_) <= limit else f"{text_[: limit - 12]}…{digest_of(text_.encode('utf-8', 'replace'))}"
-
-
-def _readable(params: Mapping[str, Scalar]) -> str:
-    return ",".join(f"{name}={value}" for name, value in params.items())[:150]

@@ -1,4 +1,5 @@
-"""Bring results of other tools in: streamed, in batches that each stand alone, so that an import can be cut and repeated.
+"""Bring results of other tools in: streamed, in batches that each stand alone, so that an import can be cut and
+repeated.
 
 Importing the same again adds nothing. What was skipped or refused is counted and named with its place.
 """
@@ -30,8 +31,9 @@ from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refu
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
-from groundspeed.service.usecases.import_rows import Added, Writer, link_versions
+from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
+from groundspeed.service.usecases.import_tables import link_versions
 
 ANALYSE = "groundspeed.control.analyse"
 BATCH_ROWS = 200_000
@@ -79,7 +81,9 @@ class Reasons:
 
 @dataclass(slots=True)
 class Summary:
-    """What an import did. ``order`` says what the order of commits rests on, ``unplaced`` how many have no place in it."""
+    """What an import did. ``order`` says what the order of commits rests on, ``unplaced`` how many have no place in
+    it.
+    """
 
     project: str
     files: int = 0
@@ -111,7 +115,8 @@ def _silent(_summary: Summary, _name: str) -> None:
 
 def run(db: Database, options: Options, now: datetime, progress: Progress = _silent) -> Summary:
     """Import everything. Raises :class:`Invalid` for options that cannot be; a source that cannot be read is in the
-    summary, and the others are imported all the same."""
+    summary, and the others are imported all the same.
+    """
     if options.format and options.format not in detect.BY_NAME:
         raise Invalid(f"There is no format {options.format}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
     graph = _graph(options)
@@ -127,7 +132,7 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
     return summary
 
 
-def receive(
+def receive(  # noqa: PLR0913 - one for each thing that is said
     db: Database,
     project: str,
     name: str,
@@ -299,7 +304,9 @@ class _Importer:
         return self.writer.place(session, origin, sha, moment)
 
     def _identify(self, origin: Origin, where: Where) -> tuple[str, datetime | None]:
-        """The revision that an origin's results are of, and its time; one is made up and named so where none is given."""
+        """The revision that an origin's results are of, and its time; one is made up and named so where none is
+        given.
+        """
         moment = origin.committed_at or origin.measured_at or self.options.time
         commit = origin.commit or self.options.commit
         if commit:
@@ -370,7 +377,8 @@ def _describe_commits(session: Session, ids: Mapping[str, int], graph: Graph) ->
         if commit is None:
             continue
         values: dict[str, Any] = {
-            "parents": list(commit.parents), "authored_at": commit.authored_at, "committed_at": commit.committed_at, "tags": list(commit.tags),
+            "parents": list(commit.parents), "authored_at": commit.authored_at, "committed_at": commit.committed_at,
+            "tags": list(commit.tags),
         }  # fmt: skip
         if commit.title:
             values |= {"title": clean_text(commit.title)[:500], "author": clean_text(commit.author)[:200]}

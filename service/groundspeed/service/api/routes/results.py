@@ -16,7 +16,7 @@ Text = Annotated[str, Query(max_length=200)]
 
 
 @router.post("/projects/{slug}/results", status_code=201, summary="Take in results of any known format.")
-async def post_results(
+async def post_results(  # noqa: PLR0913, PLR0917 - one for each thing that is said
     slug: str,
     request: Request,
     parts: PartsDep,

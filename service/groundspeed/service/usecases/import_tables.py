@@ -1,0 +1,88 @@
+"""What writing foreign results needs of the tables: rows in bulk, versions linked, parameters made storable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session, SQLModel, col
+
+from groundspeed.service.db.identities import core
+from groundspeed.service.db.tables import Benchmark, Revision, Run
+from groundspeed.service.db.types import clean_text
+from groundspeed.service.formats.prepared import digest as digest_of
+from groundspeed.service.formats.records import Scalar
+
+PLUGIN_PREFIX = "import."
+"""Benchmarks that came from elsewhere: no worker offers such a plugin."""
+
+
+def link_versions(session: Session, project_id: int) -> int:
+    """A later version of a benchmark points to the one before it, by their first results; returns how many now do."""
+    first = (
+        select(col(Run.benchmark_id), func.min(col(Revision.committed_at)).label("at"))
+        .join(Revision, col(Revision.id) == col(Run.revision_id))
+        .where(col(Revision.project_id) == project_id)
+        .group_by(col(Run.benchmark_id))
+        .subquery()
+    )
+    query = (
+        select(Benchmark, first.c.at)
+        .join(first, first.c.benchmark_id == col(Benchmark.id))
+        .where(col(Benchmark.plugin).startswith(PLUGIN_PREFIX))
+        .order_by(col(Benchmark.suite), col(Benchmark.plugin), first.c.at, col(Benchmark.id))
+    )
+    before: Benchmark | None = None
+    linked = 0
+    for benchmark, _ in session.execute(query).tuples().all():
+        if before and (before.suite, before.plugin) == (benchmark.suite, benchmark.plugin):  # noqa: SIM102 - the outer says which, the inner whether
+            if benchmark.previous_id != before.id:
+                session.execute(
+                    update(Benchmark).where(col(Benchmark.id) == benchmark.id).values(previous_id=before.id)
+                )
+                linked += 1
+        before = benchmark
+    return linked
+
+
+def bulk_insert(session: Session, table: type[SQLModel], columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
+    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL."""
+    if not rows:
+        return
+    names = ", ".join(f'"{c}"' for c in columns)
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        connection.exec_driver_sql(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
+        return
+    cursor: Any = connection.connection.cursor()
+    with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
+        for row in rows:
+            copy.write_row(row)
+    cursor.close()
+
+
+def storable(params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Parameters that JSON and both databases hold: numbers that are none, and huge integers, become text."""
+    kept: dict[str, Scalar] = {}
+    for name, value in params.items():
+        if isinstance(value, str):
+            kept[clean_text(name)] = clean_text(value)
+        elif isinstance(value, float) and not isfinite(value):
+            kept[clean_text(name)] = str(value)
+        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+            kept[clean_text(name)] = f"{value:e}" if value.bit_length() < 1000 else "a very large number"
+        else:
+            kept[clean_text(name)] = value
+    return kept
+
+
+def short(text_: str, limit: int) -> str:
+    """The text, or its beginning and a digest when it is longer than ``limit``."""
+    return text_ if len(text_) <= limit else f"{text_[: limit - 12]}…{digest_of(text_.encode('utf-8', 'replace'))}"
+
+
+def readable(params: Mapping[str, Scalar]) -> str:
+    return ",".join(f"{name}={value}" for name, value in params.items())[:150]

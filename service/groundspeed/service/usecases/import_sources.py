@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import asv, prepared
@@ -170,7 +169,10 @@ def _name(path: Path, folder: Path, label: str) -> str:
 
 
 def _document(path: Path, name: str) -> Document:
-    return Document(name, partial(path.open, "rb"))
+    def opened() -> IO[bytes]:
+        return path.open("rb")
+
+    return Document(name, opened)
 
 
 def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:

@@ -105,7 +105,8 @@ def _count(session: Session, table: type[SeriesMark]) -> int:
 
 def _steps(session: Session, project: int | None, states: Sequence[str]) -> list[Step]:
     other = aliased(Attempt)
-    newest = select(func.max(col(other.number))).where(col(other.job_id) == col(Job.id)).correlate(Job).scalar_subquery()
+    numbers = select(func.max(col(other.number))).where(col(other.job_id) == col(Job.id))
+    newest = numbers.correlate(Job).scalar_subquery()
     query = (
         select(Job, col(Revision.sha), col(Revision.title), Attempt)
         .join(JobSide, (col(JobSide.job_id) == col(Job.id)) & (col(JobSide.index) == 0))

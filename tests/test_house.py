@@ -12,6 +12,11 @@ import pytest
 
 SOURCES = ("service", "plugins", "workers")
 HARD_LIMIT = 500
+LONGER = {
+    "wire/views.py": "the read models of all pages, in one file as the messages of a protocol are",
+    "migrations/versions/0001_the_first_tables.py": "frozen: a migration is never edited",
+}
+"""Files over the limit, each with its reason; anything new is to be split."""
 
 
 def files(root: Path) -> list[Path]:
@@ -24,7 +29,8 @@ def test_the_namespace_has_no_package_file(root: Path) -> None:
 
 
 def test_no_file_is_longer_than_the_hard_limit(root: Path) -> None:
-    assert [f"{path} {n}" for path in files(root) if (n := len(path.read_text().splitlines())) > HARD_LIMIT] == []
+    long = [str(path) for path in files(root) if len(path.read_text().splitlines()) > HARD_LIMIT]
+    assert [path for path in long if not path.endswith(tuple(LONGER))] == []
 
 
 def test_nobody_prints_outside_the_edges(root: Path) -> None:

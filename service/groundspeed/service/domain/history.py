@@ -12,7 +12,7 @@ import numpy as np
 
 from groundspeed.service.domain.series import Columns, Floats, Ints
 
-SPAN = 1024
+SPAN = 1536
 KEEP = 320
 GUARD = 192
 

@@ -28,7 +28,10 @@ def ledger(
     sd = found.sd if found else 0.0
     wander = found.wander if found else sd
     process = between_process(stretch.many)
-    parts = components(series.points) if any(p.within or p.days or p.nodes for p in series.points) else None
+    told = [p.within for p in series.points].count(()) < len(series.points) or (
+        bool(stretch.many) and any(p.days or p.nodes for p in series.points)
+    )
+    parts = components(series.points) if told else None
     old = before or NoiseLedger(0.0, 0.0, math.nan, 0.0)
     day = parts[1] if parts else old.between_day
     if day is None and process is not None and sd > 0.0 and stretch.size:

@@ -25,7 +25,7 @@ def scan(window: Window, threshold: float) -> list[int]:
         view = views[k]
         bar = threshold * window.sds[k]
         while view.size:
-            best = int(np.argmax(view))
+            best = int(view.argmax())
             if view[best] < bar:
                 break
             cuts.append(best + h)

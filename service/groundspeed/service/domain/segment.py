@@ -81,6 +81,6 @@ def _place(window: Window, a: int, p: int, b: int, spread: float) -> int:
     before, after = window.mean(a, p), window.mean(p, b)
     votes = (window.y[low:high] - 0.5 * (before + after)) * ((after - before) / (spread * spread))
     votes = np.minimum(np.maximum(votes, -VOTE_LIMIT), VOTE_LIMIT)
-    sums = np.cumsum(votes)
+    sums = votes.cumsum()
     edge = MIN_SEGMENT - 1
-    return low + MIN_SEGMENT + int(np.argmin(sums[edge : sums.size - MIN_SEGMENT]))
+    return low + MIN_SEGMENT + int(sums[edge : sums.size - MIN_SEGMENT].argmin())

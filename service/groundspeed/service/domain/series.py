@@ -101,10 +101,11 @@ def columns(points: tuple[Point, ...]) -> Columns:
 
 def _plain_columns(points: tuple[Point, ...]) -> Columns | None:
     """The usual case, three times as fast: one finite value a point, no environment, in order; None for any other."""
-    if not points or any(len(p.values) != 1 or p.environment is not None for p in points):
+    values = [p.values for p in points]
+    if set(map(len, values)) != {1} or [p.environment for p in points].count(None) != len(points):
         return None
     x = np.array([p.x for p in points], np.int64)
-    y = np.array([p.values[0] for p in points], np.float64)
+    y = np.array([v for (v,) in values], np.float64)
     if not np.isfinite(y).all() or (x[1:] <= x[:-1]).any():
         return None
     return Columns(x, y, np.ones(x.size, np.int64), np.full(x.size, -1, np.int64))

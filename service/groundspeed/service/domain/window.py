@@ -129,7 +129,7 @@ class Window:
         sums *= inverse
         sums *= inverse[::-1]
         edge = MIN_SEGMENT - 1
-        return a + MIN_SEGMENT + int(np.argmax(sums[edge : sums.size - edge]))
+        return a + MIN_SEGMENT + int(sums[edge : sums.size - edge].argmax())
 
 
 def counting(n: int, start: int = 0) -> Floats:

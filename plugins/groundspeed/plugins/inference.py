@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
-from groundspeed.plugins import tasks
+from groundspeed.plugins import modes, tasks
+from groundspeed.plugins.common import SEED, THREADS, device_metrics, device_values, wall_gates
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Measurement, Metric, Needs, Param, Workload
 from groundspeed.plugins.timing.loop import LATENCY_SAMPLES
 from groundspeed.plugins.timing.reference import calibrated
@@ -22,10 +23,9 @@ class Inference:
     needs = Needs(packages=("torch>=2.6",), target=True)
     params: tuple[Param, ...] = (
         Param("batch_size", "int", 1, minimum=1, description="passed to the factory when it takes batch_size"),
-        Param(
-            "threads", "int", 0, minimum=0, description="torch's CPU threads; 0: 1 on CPU, torch's choice beside a GPU"
-        ),
-        Param("seed", "int", 0, minimum=0, series=False, description="of Python's, numpy's and torch's generators"),
+        *modes.INFERENCE_AXES,
+        THREADS,
+        SEED,
     )
 
     def metrics(self) -> tuple[Metric, ...]:
@@ -47,11 +47,15 @@ class Inference:
             Metric("request_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu", gate=False,
                    description="CPU time of this process for one request, all threads",
                    formula="clock_gettime(CLOCK_PROCESS_CPUTIME_ID) around a request"),
+            *device_metrics(),
         )  # fmt: skip
 
     def prepare(self, context: Context) -> Workload:
         threads = tasks.set_threads(context)
         task = tasks.inference_task(context)
+        if task.model is None:
+            tasks.refuse_axes(context, self.params)
+        task = modes.apply(task, context.params, context.device)
         return Workload(
             step=task.request,
             units_per_step={"throughput": task.samples_per_request},
@@ -64,7 +68,7 @@ class Inference:
         wall = measurement.step_wall_s
         states = tuple(measurement.states)
         on_cpu = workload.facts["device"] == "cpu"
-        yield Measured("latency_p50", wall, states=states, gate=False if on_cpu else None)
+        yield Measured("latency_p50", wall, states=states, gate=wall_gates(measurement, str(workload.facts["device"])))
         yield Measured("latency_p90", [percentile(wall, 90)])
         yield Measured("latency_p99", [percentile(wall, 99)], gate=len(wall) >= LATENCY_SAMPLES and not on_cpu)
         yield Measured("throughput", [workload.units_per_step["throughput"] / statistics.median(wall)])
@@ -72,6 +76,7 @@ class Inference:
             yield Measured("request_cpu_time", measurement.step_cpu_s, states=states)
             steady = calibrated(measurement.step_cpu_s, measurement.step_reference_s)
             yield Measured("request_cpu_calibrated", steady)
+        yield from device_values(measurement)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

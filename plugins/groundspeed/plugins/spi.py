@@ -205,6 +205,9 @@ class Measurement:
     steps_per_sample: int = 1
     steady: bool = True
     warmup_steps: int = 0
+    first_step_s: float = 0.0
+    warmup_wall_s: Sequence[float] = ()
+    """Samples taken while warming up, after the first two steps: the device before its power cap."""
     memory_peak_bytes: Mapping[str, int] = field(default_factory=dict)
     """By declared kind: "allocated", "reserved", "device_used", "host_rss"."""
     facts: Mapping[str, float | int | str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from groundspeed.plugins import targets
-from groundspeed.plugins.spi import Context
+from groundspeed.plugins.spi import Context, Param, Unsupported
 
 
 @dataclass(slots=True)
@@ -64,6 +64,8 @@ class TrainingParts:
     feed: Feed
     loss: Callable[[Any, Any], Any]
     optimizer: Any
+    make_optimizer: Callable[..., Any] | None = None
+    """The target's callable, where it gave one."""
 
     def step(self) -> object:
         self.optimizer.zero_grad(set_to_none=True)
@@ -90,6 +92,7 @@ def training_task(context: Context) -> TrainingTask:
         feed=Feed(as_source(batch), context.device),
         loss=targets.part(made, "loss") or default_loss,
         optimizer=make_optimizer(targets.part(made, "optimizer"), model),
+        make_optimizer=_maker(targets.part(made, "optimizer")),
     )
     return TrainingTask(
         step=parts.step,
@@ -112,6 +115,7 @@ class InferenceTask:
     feed: Feed | None = None
     check: Callable[[], None] | None = None
     facts: dict[str, float | int | str] = field(default_factory=dict)
+    run: Callable[[Any, Any], Any] = field(default_factory=lambda: call_on)
 
 
 def inference_task(context: Context) -> InferenceTask:
@@ -142,6 +146,7 @@ def inference_task(context: Context) -> InferenceTask:
         feed=feed,
         check=targets.part(made, "check"),
         facts={"parameters": sum(p.numel() for p in model.parameters()) if hasattr(model, "parameters") else 0},
+        run=run,
     )
 
 
@@ -196,6 +201,14 @@ def default_loss(model: Any, batch: Any) -> Any:
     return output if getattr(output, "loss", None) is None else output.loss
 
 
+def _maker(given: Any) -> Callable[..., Any] | None:
+    import torch
+
+    if given is None:
+        return torch.optim.AdamW
+    return None if hasattr(given, "zero_grad") else given  # type: ignore[no-any-return]
+
+
 def make_optimizer(given: Any, model: Any) -> Any:
     """The target's optimiser, one made by its callable, or AdamW with torch's defaults."""
     import torch
@@ -203,6 +216,17 @@ def make_optimizer(given: Any, model: Any) -> Any:
     if given is None:
         return torch.optim.AdamW(model.parameters())
     return given if hasattr(given, "zero_grad") else given(model.parameters())
+
+
+def refuse_axes(context: Context, declared: Iterable[Param]) -> None:
+    """A target that returned a plain callable cannot be varied from outside: raises Unsupported when asked to."""
+    free = {"batch_size", "threads", "seed"}
+    for param in declared:
+        if param.name not in free and context.params.get(param.name, param.default) != param.default:
+            raise Unsupported(
+                f"{param.name} = {context.params[param.name]!r} needs a target that returns `model` and its parts, "
+                "and this one returns a plain callable"
+            )
 
 
 def _without_grad(call: Callable[[], object]) -> Callable[[], object]:

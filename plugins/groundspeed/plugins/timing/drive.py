@@ -64,6 +64,8 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
         steps_per_sample=seen.steps_per_sample,
         steady=seen.steady,
         warmup_steps=seen.warmup_steps,
+        first_step_s=seen.warmup.wall_s[0],
+        warmup_wall_s=seen.warmup.wall_s[2:],
         memory_peak_bytes=memory,
     )
 

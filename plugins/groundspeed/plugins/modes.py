@@ -1,0 +1,187 @@
+"""The modes of an inference suite: how the model is run, and what its answer must still be close to."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from groundspeed.plugins import axes, targets
+from groundspeed.plugins.spi import Param, ParamValue, Unsupported, WrongResult
+from groundspeed.plugins.tasks import InferenceTask
+
+MODES = ("eager", "compile", "graph", "int8", "onnxruntime", "tensorrt")
+INFERENCE_AXES = (
+    axes.PRECISION,
+    Param("mode", "str", "eager", choices=MODES,
+          description="graph: CUDA graph replay; int8: dynamic quantisation of linear layers (CPU)"),
+    axes.CHANNELS_LAST,
+    Param("tolerance", "float", 0.0, minimum=0.0, series=False,
+          description="largest relative error against fp32 eager; 0: by precision and mode"),
+)  # fmt: skip
+TOLERANCE = {"own": 1e-3, "fp32": 1e-4, "tf32": 5e-3, "fp16": 2e-2, "bf16": 6e-2}
+INT8_TOLERANCE = 0.15
+
+
+def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -> InferenceTask:
+    """The task in that mode, with a check of its answer against fp32 eager. Raises Unsupported."""
+    import torch
+
+    if task.model is None or task.feed is None:
+        return task
+    inputs = task.feed()
+    reference = flatten(reference_answer(task, inputs))
+    precision, mode = str(params["precision"]), str(params["mode"])
+    axes.set_precision(precision)
+    run = runner(task, params, device)
+
+    def request() -> object:
+        with torch.inference_mode(), axes.autocast(precision, device):
+            return run(task.feed() if task.feed is not None else inputs)
+
+    if mode == "graph":
+        request = graphed(request, inputs, task)
+    limit = float(params["tolerance"]) or (INT8_TOLERANCE if mode == "int8" else TOLERANCE[precision])
+    stated = task.check
+
+    def check() -> None:
+        compare(flatten(request()), reference, limit, f"{mode}, {precision}")
+        if stated is not None:
+            stated()
+
+    return InferenceTask(request, task.samples_per_request, task.model, task.feed, check, task.facts)
+
+
+def reference_answer(task: InferenceTask, inputs: Any) -> Any:
+    """The answer in fp32, eager, of the model as the target made it; asked for before anything is changed."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.inference_mode():
+            return task.run(task.model, inputs)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def runner(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -> Callable[[Any], Any]:
+    """Inputs → output in the mode asked for."""
+    import torch
+
+    model, mode = task.model, str(params["mode"])
+    if params["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    if mode == "compile":
+        model = torch.compile(model)
+    elif mode == "int8":
+        model = quantised(model, device)
+    elif mode == "onnxruntime":
+        return onnx_runner(task, device)
+    elif mode == "tensorrt":
+        model = tensorrt(model)
+    return lambda inputs: task.run(model, inputs)
+
+
+def quantised(model: Any, device: str) -> Any:
+    import torch
+
+    if device != "cpu":
+        raise Unsupported("mode int8 is torch's dynamic quantisation, which runs on the CPU only")
+    dynamic = torch.ao.quantization.quantize_dynamic
+    return dynamic(copy.deepcopy(model), {torch.nn.Linear}, dtype=torch.qint8)
+
+
+def tensorrt(model: Any) -> Any:
+    import torch
+
+    try:
+        import torch_tensorrt  # type: ignore[import-not-found]  # noqa: F401 - registers the backend
+    except ImportError as error:
+        raise Unsupported("mode tensorrt needs the package torch-tensorrt in the build or the stack") from error
+    return torch.compile(model, backend="tensorrt")
+
+
+def onnx_runner(task: InferenceTask, device: str) -> Callable[[Any], Any]:
+    """Exported once with the first inputs, run by ONNX Runtime with its provider for the device."""
+    import io
+
+    import torch
+
+    try:
+        import onnxruntime  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise Unsupported("mode onnxruntime needs the packages onnxruntime and onnx") from error
+    wanted = "CPUExecutionProvider" if device == "cpu" else "CUDAExecutionProvider"
+    if wanted not in onnxruntime.get_available_providers():
+        raise Unsupported(f"this onnxruntime has no {wanted}: install the build of it for this device")
+    inputs = task.feed() if task.feed is not None else None
+    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    file = io.BytesIO()
+    torch.onnx.export(task.model, arguments, file, dynamo=False)
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=[wanted])
+    names = [one.name for one in session.get_inputs()]
+
+    def run(batch: Any) -> Any:
+        values = batch if isinstance(batch, tuple) else (batch,)
+        found = session.run(None, {name: value.cpu().numpy() for name, value in zip(names, values, strict=True)})
+        return torch.from_numpy(found[0])
+
+    return run
+
+
+def graphed(request: Callable[[], object], inputs: Any, task: InferenceTask) -> Callable[[], object]:
+    """The request captured once and replayed: what the device takes, without the host's launches."""
+    import torch
+
+    device = next(iter(tensors(inputs))).device
+    if device.type != "cuda":
+        raise Unsupported("mode graph replays a CUDA graph and needs a CUDA device")
+    if task.feed is not None:
+        task.feed.source = lambda: inputs
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            request()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        answer = request()
+
+    def replay() -> object:
+        graph.replay()
+        return answer
+
+    return replay
+
+
+def tensors(value: Any) -> list[Any]:
+    """All tensors within nested containers and result objects, in order."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [found for item in value.values() for found in tensors(item)]
+    if isinstance(value, tuple | list):
+        return [found for item in value for found in tensors(item)]
+    logits = targets.part(value, "logits")
+    return [] if logits is None else [logits]
+
+
+def flatten(answer: Any) -> Any:
+    """Every floating-point tensor of an answer as one fp64 vector; None: there is none to compare."""
+    import torch
+
+    found = [tensor.detach().double().flatten().cpu() for tensor in tensors(answer) if tensor.is_floating_point()]
+    return torch.cat(found) if found else None
+
+
+def compare(answer: Any, reference: Any, limit: float, what: str) -> None:
+    """Raises WrongResult when ‖answer - reference‖ / ‖reference‖ is over the limit or not a number."""
+    if answer is None or reference is None or answer.shape != reference.shape:
+        return
+    error = float((answer - reference).norm() / reference.norm())
+    if not error <= limit:
+        raise WrongResult(f"{what}: relative error {error:.2e} against fp32 eager is over {limit:g}")

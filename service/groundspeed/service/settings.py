@@ -51,6 +51,9 @@ class Settings(BaseSettings):
     lease_s: Seconds = Field(60.0, description="A worker that is silent for so long loses its job to another.")
     heartbeat_s: Seconds = Field(10.0, description="How often a worker is asked to give a sign of life.")
     max_attempts: Annotated[int, Field(ge=1)] = Field(3, description="Attempts of a job before it is given up.")
+    batch_over: Annotated[int, Field(ge=1)] = Field(
+        50, description="With more waiting jobs than this in a project, only the newest commit of a push is urgent."
+    )
     retry_delay_s: Seconds = Field(15.0, description="Pause before the second attempt; doubled for each further one.")
     node_silent_s: Seconds = Field(300.0, description="A node that is silent for so long counts as away.")
     poll_interval_s: Seconds = Field(15.0, description="How often a watched branch is looked at.")

@@ -40,8 +40,12 @@ def analyse_series(series_ids: list[int]) -> None:
 def plan(request_id: int) -> None:
     parts = _parts()
     _said(lambda: planning.plan_request(
-        parts.database, parts.mirrors, request_id, _now(), parts.settings.max_attempts
+        parts.database, parts.mirrors, request_id, _now(), _limits(parts)
     ), f"request {request_id}")  # fmt: skip
+
+
+def _limits(parts: Parts) -> planning.Limits:
+    return planning.Limits(parts.settings.max_attempts, parts.settings.batch_over)
 
 
 @_task("groundspeed.control.followup")

@@ -202,10 +202,11 @@ class Job(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("request_id", "key"),
-        Index("ix_job_queue", "state", "priority", "id"),
+        Index("ix_job_queue", "state", "priority", "project_id", "id"),
+        Index("ix_job_request", "request_id", "state"),
     )
     id: int | None = Field(default=None, primary_key=True)
-    request_id: int = Field(foreign_key="request.id", index=True)
+    request_id: int = Field(foreign_key="request.id")
     project_id: int = Field(foreign_key="project.id", index=True)
     key: str = Field(max_length=200)
     suite: str = Field(max_length=200)

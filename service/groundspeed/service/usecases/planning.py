@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.config.model import ProjectConfig
@@ -15,7 +15,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Job, JobSide, Node, Project, Request
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
 from groundspeed.service.repo import Commit, Mirrors, Repository
-from groundspeed.service.usecases import configuration, jobs, nodes, revisions, specs
+from groundspeed.service.usecases import configuration, jobs, nodes, requests, revisions, specs
 from groundspeed.service.usecases.configuration import CheckedSuite
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import unmet
@@ -36,8 +36,16 @@ class Planned:
     waits_for: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``batch_over``: with more waiting jobs than this in a project, of a push only the newest commit is urgent."""
+
+    max_attempts: int = 3
+    batch_over: int = 50
+
+
 def plan_request(
-    database: Database, mirrors: Mirrors, request_id: int, now: datetime, max_attempts: int = 3
+    database: Database, mirrors: Mirrors, request_id: int, now: datetime, limits: Limits | None = None
 ) -> Planned:
     """Turn a pending request into jobs; one that is planned already is left alone.
 
@@ -54,7 +62,7 @@ def plan_request(
     try:
         wanted = _read(mirrors, project, request)
         with database.transaction() as session:
-            return _write(session, request_id, wanted, now, max_attempts)
+            return _write(session, request_id, wanted, now, limits or Limits())
     except configuration.NoWorkerYet as missing:
         _note(database, request_id, f"Waits: {missing}.", None)
         return Planned(waits_for=missing.plugin)
@@ -93,7 +101,7 @@ def _read(mirrors: Mirrors, project: Project, request: Request) -> _Wanted:
     return _Wanted(repo, config, tip, branch_tip, commits, tuple(history))
 
 
-def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, max_attempts: int) -> Planned:
+def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, limits: Limits) -> Planned:
     request = session.scalars(held(select(Request).where(col(Request.id) == request_id))).one()
     if request.state != "pending":
         return Planned()
@@ -112,13 +120,30 @@ def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, ma
     request.state, request.error = "planned", ""
     session.add(request)
     planned = _jobs(session, request, project, wanted, checked, stored)
+    _batch(session, request, planned.new, limits)
     for job, sides in planned.new:
-        job.max_attempts, job.created_at = max_attempts, now
+        job.max_attempts, job.created_at = limits.max_attempts, now
         add_job(session, job, sides, now)
     if not planned.new:
         request.state, request.finished_at = "done", now
         session.add(request)
     return Planned(len(planned.new), planned.skipped)
+
+
+def _batch(session: Session, request: Request, new: list[tuple[Job, list[tuple[str, int]]]], limits: Limits) -> None:
+    """When the queue is long, the newest commit of a push goes first and the rest fills in later.
+
+    Where the newest turns out good or bad, the follow-up asks for the commits between with a priority of its own.
+    """
+    if request.kind != "push" or not new:
+        return
+    waiting = select(func.count()).where(col(Job.project_id) == request.project_id, col(Job.state) == "queued")
+    if session.execute(waiting).scalar_one() <= limits.batch_over:
+        return
+    newest = new[0][1][0][1]  # the order of spread(): the newest revision comes first
+    for job, sides in new:
+        if sides[0][1] != newest:
+            job.priority = max(job.priority, requests.PRIORITY["backfill"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,10 @@ PRIORITY = {
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """``payload``: ``shas`` (oldest first) or ``base`` and ``head``, ``suites`` (none: all), ``trust``, ``reason``."""
+    """``payload``: ``shas`` (oldest first) or ``base`` and ``head``, ``suites`` (none: all), ``trust``, ``config_sha``.
+
+    ``subject`` (a pull request, a branch): an open request of this kind about the same is superseded by this one.
+    """
 
     kind: str
     key: str
@@ -46,6 +49,7 @@ class New:
     payload: dict[str, Any] = field(default_factory=dict)
     priority: int | None = None
     parent_id: int | None = None
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +115,32 @@ def add(session: Session, project_id: int, new: New, now: datetime) -> Ref:
         idempotency_key=new.key,
         priority=priority,
         tip_sha=new.tip_sha,
-        payload=new.payload,
+        payload=new.payload | ({"subject": new.subject} if new.subject else {}),
         parent_id=new.parent_id,
         created_at=now,
     )
     found = ensure(session, Request, [row.model_dump(exclude={"id"})], key=("project_id", "idempotency_key"))
     request_id = found[project_id, new.key]
     outbox.enqueue(session, PLAN, {"request_id": request_id})
+    if new.subject:
+        _supersede(session, project_id, new, request_id, now)
     return Ref(request_id, "pending", created=True)
+
+
+def _supersede(session: Session, project_id: int, new: New, by: int, now: datetime) -> None:
+    """Nobody waits for the older answer any more."""
+    query = select(Request).where(
+        col(Request.project_id) == project_id,
+        col(Request.kind) == new.kind,
+        col(Request.state).in_(("pending", "planned", "running")),
+        col(Request.id) != by,
+    )
+    for request in session.scalars(query.order_by(col(Request.id))).all():
+        if request.payload.get("subject") == new.subject:
+            reason = f"superseded by request {by}"
+            jobs.cancel_all(session, request.id or 0, now, reason)
+            request.state, request.error, request.finished_at = "cancelled", reason, now
+            session.add(request)
 
 
 def _reopen(session: Session, request: Request) -> None:

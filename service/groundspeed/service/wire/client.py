@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -29,7 +30,7 @@ class AskForWork(Wire):
     range: Annotated[str, Field(max_length=300)] = ""
     suites: tuple[Name, ...] = ()
     key: Annotated[str, Field(max_length=200)] = ""
-    priority: Annotated[int, Field(ge=0, le=1000)] | None = None
+    priority: Annotated[int, Field(ge=0, le=99)] | None = None
 
 
 class RequestRef(Wire):
@@ -39,7 +40,9 @@ class RequestRef(Wire):
 
 
 class Reprioritise(Wire):
-    priority: Annotated[int, Field(ge=0, le=1000)]
+    """0 runs first, 99 last."""
+
+    priority: Annotated[int, Field(ge=0, le=99)]
 
 
 class NodeState(Wire):
@@ -47,3 +50,14 @@ class NodeState(Wire):
 
     state: str
     reason: Annotated[str, Field(max_length=500)] = ""
+
+
+class JobOutlook(Wire):
+    """A waiting job's place and an honest range for its end; None: not known, and ``why`` says what is missing."""
+
+    state: str
+    ahead: int | None = None
+    slots: int = 0
+    earliest: datetime | None = None
+    latest: datetime | None = None
+    why: str = ""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
 from groundspeed.service.api.access import Id, Now, Operator, PartsDep, Viewer
-from groundspeed.service.usecases import artefacts, jobs, nodes, projects, requests
+from groundspeed.service.usecases import artefacts, jobs, nodes, outlook, projects, requests
 from groundspeed.service.usecases.artefacts import Store
+from groundspeed.service.usecases.tokens import Principal
+from groundspeed.service.usecases.views import live
 from groundspeed.service.wire import client as c
 from groundspeed.service.wire import v1
 
 router = APIRouter(prefix="/api/v1", tags=["work"])
+
+
+def _within_job(parts: PartsDep, who: Principal, job_id: int) -> None:
+    """A token for some projects steers the jobs of those."""
+    if who.projects:
+        who.require_project(live.project_of_job(parts.database, job_id))
 
 
 @router.post("/projects", status_code=201)
@@ -31,26 +41,38 @@ def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: N
 
 @router.post("/requests/{request_id}/cancel")
 def cancel_request(request_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    if who.projects:
+        who.require_project(live.project_of_request(parts.database, request_id))
     count = requests.cancel(parts.database, request_id, now, actor=who.name)
     return v1.Ack(reason=f"{count} jobs were cancelled.")
 
 
 @router.post("/jobs/{job_id}/cancel")
 def cancel_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    _within_job(parts, who, job_id)
     jobs.cancel(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
 
 
 @router.post("/jobs/{job_id}/retry")
 def retry_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    _within_job(parts, who, job_id)
     jobs.retry(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
 
 
 @router.post("/jobs/{job_id}/priority")
 def reprioritise(job_id: Id, message: c.Reprioritise, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    _within_job(parts, who, job_id)
     jobs.reprioritise(parts.database, job_id, message.priority, now, actor=who.name)
     return v1.Ack()
+
+
+@router.get("/jobs/{job_id}/outlook")
+def job_outlook(job_id: Id, parts: PartsDep, who: Viewer, now: Now) -> c.JobOutlook:
+    _within_job(parts, who, job_id)
+    found = outlook.of_job(parts.database, job_id, now, parts.settings.node_silent_s)
+    return c.JobOutlook.model_validate(asdict(found))
 
 
 @router.post("/nodes/{node}/state")

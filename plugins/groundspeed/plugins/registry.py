@@ -29,6 +29,7 @@ BUILT_IN: Mapping[str, str] = {
     "inference": "groundspeed.plugins.inference:PLUGIN",
     "collectives": "groundspeed.plugins.collectives:PLUGIN",
     "memory": "groundspeed.plugins.memory:PLUGIN",
+    "distributed-training": "groundspeed.plugins.distributed_training:PLUGIN",
     "gemm": "groundspeed.plugins.gemm:PLUGIN",
     "asv": "groundspeed.plugins.asv:PLUGIN",
 }

@@ -36,6 +36,11 @@ def resolve(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def origin(factory: Callable[..., Any]) -> str:
+    """Where a factory is ("package.module:factory"), as another process of this benchmark would find it."""
+    return f"{factory.__module__}:{factory.__qualname__}"
+
+
 def make(context: Context) -> Any:
     """What the target's factory returns for this context. Raises Unsupported when the suite names no target."""
     if context.target is None:

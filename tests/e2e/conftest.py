@@ -77,6 +77,15 @@ class Groundspeed:
                     found.append(process)
         return found
 
+    def benchmark_runs(self) -> bool:
+        """Whether the worker has a benchmark process (whose environment is its own) at this moment."""
+        for worker in self.children("groundspeed.cli", "worker"):
+            with suppress(psutil.Error):
+                for child in worker.children(recursive=True):
+                    if "groundspeed.plugins.child" in " ".join(child.cmdline()):
+                        return True
+        return False
+
     def wait(self, what: str, condition: Callable[[], Any], timeout_s: float) -> Any:
         """The condition's first true value; fails with the log's end when it never comes."""
         end = time.monotonic() + timeout_s

@@ -34,7 +34,7 @@ def expected(data: Path) -> dict[str, set[str]]:
 
 def kill_in_the_middle(groundspeed: Groundspeed) -> None:
     """kill -9 of the worker while a benchmark runs, then of the service, then of everything at once."""
-    groundspeed.wait("a benchmark process", lambda: groundspeed.children("groundspeed.plugins.child"), 120)
+    groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
     for process in groundspeed.children("groundspeed.cli", "worker"):
         process.send_signal(signal.SIGKILL)
     done = groundspeed.query("select count(*) from run")[0][0]
@@ -43,13 +43,14 @@ def kill_in_the_middle(groundspeed: Groundspeed) -> None:
         lambda: groundspeed.query("select count(*) from run")[0][0] > done,
         180,
     )
-    groundspeed.wait("a benchmark process", lambda: groundspeed.children("groundspeed.plugins.child"), 60)
+    groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
     for process in groundspeed.children("groundspeed.service", "api"):
         process.send_signal(signal.SIGKILL)
     time.sleep(3)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.long
+@pytest.mark.timeout(1500)
 def test_killed_on_the_way_the_answer_is_the_same(groundspeed: Groundspeed, make_example: ModuleType) -> None:
     """Worker, service and supervisor die by kill -9; after another start the table is right, and each result is there
     once. A rerun adds nothing and is quick; a commit pushed while it runs is measured by itself.
@@ -59,7 +60,7 @@ def test_killed_on_the_way_the_answer_is_the_same(groundspeed: Groundspeed, make
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
 
-    done = groundspeed.run(*DEMO, "--once", timeout_s=600)
+    done = groundspeed.run(*DEMO, "--once", timeout_s=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     table = groundspeed.findings()
     assert found(table) == expected(groundspeed.data), done.stdout

@@ -81,7 +81,9 @@ def commit(repository: Path, points: int) -> None:
     (repository / "groundspeed.toml").write_text(CONFIG)
     identity = ["-c", "user.name=t", "-c", "user.email=t@t.example"]
     subprocess.run(["git", "-C", str(repository), "add", "."], check=True)
-    subprocess.run(["git", "-C", str(repository), *identity, "commit", "--allow-empty", "-qm", f"{points} points"], check=True)
+    subprocess.run(
+        ["git", "-C", str(repository), *identity, "commit", "--allow-empty", "-qm", f"{points} points"], check=True
+    )
 
 
 def test_it_is_found_and_measures_a_project(

@@ -33,10 +33,12 @@ def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) ->
     reference = flatten(reference_answer(task, inputs))
     precision, mode = str(params["precision"]), str(params["mode"])
     axes.set_precision(precision)
+    convert(task, precision)
+    inputs = task.feed()
     run = runner(task, params, device)
 
     def request() -> object:
-        with torch.inference_mode(), axes.autocast(precision, device):
+        with torch.inference_mode():
             return run(task.feed() if task.feed is not None else inputs)
 
     if mode == "graph":
@@ -50,6 +52,27 @@ def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) ->
             stated()
 
     return InferenceTask(request, task.samples_per_request, task.model, task.feed, check, task.facts)
+
+
+def convert(task: InferenceTask, precision: str) -> None:
+    """fp16 and bf16: parameters and floating-point inputs in that type, cast once as one serves."""
+    import torch
+
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
+    if dtype is None or task.feed is None:
+        return
+    task.model = task.model.to(dtype)
+    source = task.feed.source
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(dtype) if value.is_floating_point() else value
+        if isinstance(value, Mapping):
+            return {key: cast(item) for key, item in value.items()}
+        return type(value)(cast(item) for item in value) if isinstance(value, tuple | list) else value
+
+    fixed = cast(source()) if task.fixed_inputs else None
+    task.feed.source = (lambda: fixed) if task.fixed_inputs else (lambda: cast(source()))
 
 
 def reference_answer(task: InferenceTask, inputs: Any) -> Any:

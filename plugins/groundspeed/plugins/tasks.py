@@ -116,6 +116,8 @@ class InferenceTask:
     check: Callable[[], None] | None = None
     facts: dict[str, float | int | str] = field(default_factory=dict)
     run: Callable[[Any, Any], Any] = field(default_factory=lambda: call_on)
+    fixed_inputs: bool = False
+    """Whether every request gets the same inputs."""
 
 
 def inference_task(context: Context) -> InferenceTask:
@@ -147,6 +149,7 @@ def inference_task(context: Context) -> InferenceTask:
         check=targets.part(made, "check"),
         facts={"parameters": sum(p.numel() for p in model.parameters()) if hasattr(model, "parameters") else 0},
         run=run,
+        fixed_inputs=isinstance(inputs, torch.Tensor | tuple | list | Mapping),
     )
 
 

@@ -42,7 +42,15 @@ def classify_samples(start_s: Sequence[float], duration_s: Sequence[float], trac
         state, reason = _judge(trace.readings[low:high], trace.foreign[low:high])
         states.append(state)
         why.append(reason)
-    return Verdicts(tuple(states), tuple(why), _labels(trace))
+    window = _window(start_s[0], start_s[-1] + duration_s[-1], trace) if start_s else trace
+    return Verdicts(tuple(states), tuple(why), _labels(window))
+
+
+def _window(start_s: float, end_s: float, trace: Trace) -> Trace:
+    """The readings while samples were taken, and the nearest one before and after."""
+    low = max(0, bisect.bisect_right(trace.t_s, start_s) - 1)
+    high = bisect.bisect_left(trace.t_s, end_s) + 1
+    return Trace(trace.t_s[low:high], trace.readings[low:high], trace.foreign[low:high])
 
 
 def _judge(readings: Sequence[Reading], strangers: Sequence[int]) -> tuple[SampleState, str]:

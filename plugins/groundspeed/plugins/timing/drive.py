@@ -145,7 +145,12 @@ def _keep(
     if profiled.unavailable:
         observed["device_trace"] = {"unavailable": profiled.unavailable}
     else:
-        observed["device_trace"] = {"steps": len(profiled.steps), "wall_s": round(profiled.wall_s, 3)}
+        observed["device_trace"] = {
+            "steps": len(profiled.steps),
+            "wall_s": round(profiled.wall_s, 3),
+            "tracer_start_s": round(profiled.started_s, 3),
+            "tracer_stop_s": round(profiled.stopped_s, 3),
+        }
         _keep_table(session, profiled)
     session.observed |= observed
 

@@ -76,7 +76,7 @@ class Loop:
 
     def _warm_up(self, result: LoopResult) -> None:
         """First step alone (compilation, allocation, caches), then chunks until steady or out of budget."""
-        begin = time.perf_counter()
+        start = time.perf_counter()
         first = self.clock.chunk(self.step, 1, 1)
         result.warmup.extend(first)
         result.warmup_steps = 1
@@ -85,6 +85,8 @@ class Loop:
         result.warmup_steps += 1
         result.steps_per_sample = self._steps_per_sample(second.wall_s[0])
         elapsed = [first.wall_s[0], second.wall_s[0]]
+        # Compiling and loading kernels on the first steps is not warming up: the budget begins after them.
+        begin = time.perf_counter()
         while time.perf_counter() - begin < self.limits.warmup_max_s:
             chunk = self._take(self._chunk_samples(result, result.warmup.wall_s[-1]), result.steps_per_sample)
             result.warmup.extend(chunk)
@@ -96,7 +98,7 @@ class Loop:
             if self.steady_test.holds(result.warmup.wall_s[2:], elapsed[2:]):
                 result.steady = True
                 break
-        result.warmup_s = time.perf_counter() - begin
+        result.warmup_s = time.perf_counter() - start
 
     def _measure(self, result: LoopResult) -> None:
         rule = self._rule()

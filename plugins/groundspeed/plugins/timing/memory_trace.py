@@ -51,6 +51,7 @@ def _take_steps(context: Context, step: Callable[[], object]) -> None:
 
 
 def _trace_accelerator(context: Context, module: Any) -> MemoryTrace:
+    module.init()
     module.reset_peak_memory_stats(context.device)
     step = _step_of(context)
     module.synchronize(context.device)

@@ -16,6 +16,9 @@ MIN_STEPS = 10
 MAX_STEPS = 60
 AIM_S = 0.4
 """As many steps as fill this, within the bounds."""
+REWARM_S = 0.7
+REWARM_STEPS = 300
+"""At most: a trace of many small kernels costs the host more than it warms the device."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,9 @@ class ProfileResult:
     communication_ns: list[list[int]] = field(default_factory=list)
     """Durations of the communication kernels of each step in order of start, to be matched between ranks."""
     unavailable: str = ""
+    started_s: float = 0.0
+    stopped_s: float = 0.0
+    """What the tracer took to start and to hand over what it has."""
 
 
 def profile_steps(
@@ -46,15 +52,25 @@ def profile_steps(
     boundaries: list[int] = []
     progress(f"profiling {count} steps")
     begin = time.perf_counter()
-    # Two steps with the tracer on and thrown away: it starts on first use.
+    # The tracer takes seconds to start, and the device cools meanwhile: some steps bring it back to where it was.
+    # They are traced and thrown away with the first boundary.
     with profile(activities=[activity], acc_events=True) as tracer:
-        for index in range(count + 2):
+        warm_until = time.perf_counter() + REWARM_S
+        for _ in range(REWARM_STEPS):
+            step()
+            if time.perf_counter() >= warm_until:
+                break
+        module.synchronize(device)
+        boundaries.append(time.time_ns())
+        for index in range(count):
             step()
             module.synchronize(device)
             boundaries.append(time.time_ns())
             if index % 10 == 9:
                 progress(f"profiled {index + 1} steps")
-    result = read_trace(intervals_of(tracer), boundaries, skip=2)
+        ended = time.perf_counter()
+    result = read_trace(intervals_of(tracer), boundaries, skip=1)
+    result.started_s, result.stopped_s = warm_until - REWARM_S - begin, time.perf_counter() - ended
     result.wall_s = time.perf_counter() - begin
     return result
 

@@ -79,9 +79,20 @@ def shift(before: Floats, after: Floats) -> float:
 
     One side may spend more time in the slow mode by chance; most quantiles then still lie in the same mode.
     """
-    at = np.linspace(0.06, 0.94, 23)
-    gaps = np.sort(np.quantile(after, at) - np.quantile(before, at))
+    gaps = np.sort(_quantiles(after) - _quantiles(before))
     return float(gaps[gaps.size // 2])
+
+
+_AT = np.linspace(0.06, 0.94, 23)
+
+
+def _quantiles(values: Floats) -> Floats:
+    """Linear quantiles; ``np.quantile`` takes ten times as long for as few as these."""
+    ordered = np.sort(values)
+    place = _AT * (ordered.size - 1)
+    low = place.astype(np.int64)
+    high = np.minimum(low + 1, ordered.size - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def _apart(z: Floats, cuts: list[int]) -> list[int]:
@@ -125,6 +136,8 @@ def _place(z: Floats, a: int, p: int, b: int, modes: Modes) -> int:
 
 
 def _log_density(at: Floats, values: Floats, spread: float) -> Floats:
-    away = (at[:, None] - values[None, :]) / (1.5 * spread)
-    density: Floats = np.log(np.exp(-0.5 * away * away).mean(axis=1) + 0.02)
+    """Logarithm of the share of values within two spreads, with a floor for outliers."""
+    ordered = np.sort(values)
+    inside = np.searchsorted(ordered, at + 2.0 * spread) - np.searchsorted(ordered, at - 2.0 * spread)
+    density: Floats = np.log(inside / ordered.size + 0.02)
     return density

@@ -89,3 +89,10 @@ bench-web: $(VENV)/.test web ## Server time, first paint, bytes and heap of the 
 	@$(BIN)/python tests/bench/web $(COMMITS) $(SERIES)
 
 .PHONY: bench-web
+
+SEED ?= 1
+CHAOS_JOBS ?= 2000
+chaos: $(VENV)/.test ## Everything killed at random with CHAOS_JOBS jobs in flight; nothing lost, nothing doubled (SEED=)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/chaos/run.py --seed $(SEED) --jobs $(CHAOS_JOBS)
+
+.PHONY: chaos

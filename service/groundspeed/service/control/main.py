@@ -18,7 +18,11 @@ CONCURRENCY = 4
 
 
 def run_control(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; what is in flight is finished or found again by the next tick."""
+    """Run until SIGTERM or SIGINT; what is in flight is finished or found again by the next tick.
+
+    Returns 1 when Celery gave up (it does when the broker goes away at a bad moment): whoever supervises this process
+    (``groundspeed up``, compose, systemd) starts it again, and the next tick finds what it left.
+    """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
     migrate.require_current(parts.database)
@@ -47,6 +51,9 @@ def run_control(settings: Settings) -> int:
     finally:
         relay.stop()
         parts.database.close()
+    if worker.exitcode:
+        log.error("the control worker gave up; it is to be started again")
+        return 1
     return 0
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from chaos.run import chaos
 
 
+@pytest.mark.long
 def test_nothing_is_lost_and_nothing_doubled_whatever_is_killed(tmp_path: Path) -> None:
     """The list of what must be there comes from the commits asked for, not from the service."""
     outcome = chaos(tmp_path, seed=7, jobs=40, fire_s=20.0)

@@ -34,7 +34,7 @@ def renamed(state, rules):
     found = {}
     for name, value in state.items():
         for pattern, replacement in rules:
-            name = re.sub(pattern, replacement, name)
+            name = re.sub(pattern, replacement, name)  # noqa: PLW2901
         found[name] = value
     return found
 
@@ -93,6 +93,6 @@ if __name__ == "__main__":
         for check in (resnet, vit, bert, gpt):
             try:
                 sys.stdout.write(f"{check.__name__}: relative difference {check():.2e}\n")
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - each model is told by itself
                 sys.stdout.write(f"{check.__name__}: {type(error).__name__} {str(error)[:600]}\n")
             sys.stdout.flush()

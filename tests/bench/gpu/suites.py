@@ -96,7 +96,7 @@ def main(out, *flags):
     if not short:
         failures(lanes)
     lines = [json.loads(line) for line in Path(out).read_text().splitlines()]
-    print(len(lines), "runs,", sum(line["outcome"] == "ok" for line in lines), "ok")
+    print(len(lines), "runs,", sum(line["outcome"] == "ok" for line in lines), "ok")  # noqa: T201 - a table for people
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from groundspeed.plugins.spi import Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.clocks import clock_for
-from groundspeed.plugins.timing.loop import Loop, LoopResult, quiet_collector
+from groundspeed.plugins.timing.loop import CHUNK_S, DEVICE_CHUNK_S, Loop, LoopResult, quiet_collector
 from groundspeed.plugins.timing.peak import peak_memory, reset_peak
 from groundspeed.plugins.timing.profile import ProfileResult, profile_steps
 from groundspeed.plugins.timing.reference import Reference, reference_for
@@ -80,6 +80,7 @@ def _loop(session: Session, workload: Workload, reference: Reference | None) -> 
         reference,
         session.conditions.energy_j if session.conditions is not None else None,
         HOST_STEADY if session.device == "cpu" else DEVICE_STEADY,
+        CHUNK_S if session.device == "cpu" else DEVICE_CHUNK_S,
     )
     with session.phase("loop"):
         seen = loop.run()
@@ -148,8 +149,8 @@ def _keep(
         observed["device_trace"] = {
             "steps": len(profiled.steps),
             "wall_s": round(profiled.wall_s, 3),
+            "tracer": profiled.tracer,
             "tracer_start_s": round(profiled.started_s, 3),
-            "tracer_stop_s": round(profiled.stopped_s, 3),
         }
         _keep_table(session, profiled)
     session.observed |= observed

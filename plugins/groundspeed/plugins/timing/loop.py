@@ -21,6 +21,8 @@ SHORTEST_SAMPLE_S = 2e-3
 """A sample shorter than this would measure the clock and the loop: several steps make one."""
 CHUNK_S = 0.1
 """Between chunks the loop reports life, collects garbage and asks the stop rule."""
+DEVICE_CHUNK_S = 0.25
+"""On an accelerator: the pause between chunks must be small beside them, or a capped device cools in it."""
 REFERENCE_EVERY_S = 4e-3
 """With a reference workload a chunk is short, so that the two see the same host."""
 LATENCY_SAMPLES = 1000
@@ -62,6 +64,7 @@ class Loop:
     energy_j: Callable[[], float | None] | None = None
     """The device's energy counter, read at the ends of measuring only."""
     steady_test: SteadyTest = field(default_factory=SteadyTest)
+    chunk_s: float = CHUNK_S
 
     def run(self) -> LoopResult:
         result = LoopResult()
@@ -106,7 +109,7 @@ class Loop:
         last = statistics.median(result.warmup.wall_s[-5:])
         watched: Sequence[float] = result.chunk.wall_s
         while not result.stopped:
-            until = time.perf_counter() + CHUNK_S
+            until = time.perf_counter() + self.chunk_s
             reference_s = self.reference() if self.reference else 0.0
             while True:
                 chunk = self._take(self._chunk_samples(result, last), result.steps_per_sample)
@@ -138,7 +141,7 @@ class Loop:
 
     def _chunk_samples(self, result: LoopResult, step_s: float) -> int:
         """As many samples as fit in a chunk, and no more than are still wanted by the maximum."""
-        chunk_s = CHUNK_S if self.reference is None else REFERENCE_EVERY_S
+        chunk_s = self.chunk_s if self.reference is None else REFERENCE_EVERY_S
         fitting = int(chunk_s / max(step_s * result.steps_per_sample, 1e-7))
         left = self._rule().max_samples - len(result.chunk.wall_s)
         return max(1, min(fitting, max(left, 1)))

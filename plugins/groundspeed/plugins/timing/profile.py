@@ -1,6 +1,7 @@
-"""The profiled pass: some steps under the device's own tracer (CUPTI, ROCm's or XPU's, through torch.profiler).
+"""The profiled pass: some steps under the device's own tracer.
 
-Apart from the timed pass, because tracing slows the host; what it reads is the device's clock.
+Apart from the timed pass, because tracing slows the host; what it reads is the device's clock. CUPTI directly where it
+is known, else torch.profiler (which also speaks to ROCm's and XPU's tracers).
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from groundspeed.plugins.timing.cupti import CuptiTracer, CuptiUnavailable
 from groundspeed.plugins.timing.kernels import Interval, KernelTable, StepTrace, split_steps, step_trace
 
 MIN_STEPS = 10
@@ -18,7 +20,20 @@ AIM_S = 0.4
 """As many steps as fill this, within the bounds."""
 REWARM_S = 0.7
 REWARM_STEPS = 300
-"""At most: a trace of many small kernels costs the host more than it warms the device."""
+"""At most, after a tracer that took long to start: the device has cooled meanwhile."""
+SLOW_START_S = 0.2
+
+
+class Tracer(Protocol):
+    """Records what the device does between ``start`` and ``stop``."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def now_ns(self) -> int: ...
+
+    def intervals(self) -> list[Interval]: ...
 
 
 @dataclass(slots=True)
@@ -31,9 +46,63 @@ class ProfileResult:
     communication_ns: list[list[int]] = field(default_factory=list)
     """Durations of the communication kernels of each step in order of start, to be matched between ranks."""
     unavailable: str = ""
+    tracer: str = ""
     started_s: float = 0.0
-    stopped_s: float = 0.0
-    """What the tracer took to start and to hand over what it has."""
+    """What the tracer took to start."""
+
+
+class TorchTracer:
+    """torch.profiler with device activities only."""
+
+    def __init__(self, kind: str) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        activity = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}[kind]
+        self._profile: Any = profile(activities=[activity], acc_events=True)
+
+    def start(self) -> None:
+        self._profile.__enter__()
+
+    def stop(self) -> None:
+        self._profile.__exit__(None, None, None)
+
+    def now_ns(self) -> int:
+        """Kineto converts the device's clock to that of the epoch."""
+        return time.time_ns()
+
+    def intervals(self) -> list[Interval]:
+        from torch.autograd import DeviceType
+
+        found = [
+            Interval(event.name(), event.start_ns(), event.duration_ns())
+            for event in self._profile.profiler.kineto_results.events()
+            if event.device_type() != DeviceType.CPU and event.duration_ns() > 0
+        ]
+        return sorted(found, key=lambda one: one.start_ns)
+
+
+_cupti: list[CuptiTracer] = []
+
+
+def open_tracer(kind: str) -> tuple[Tracer, str]:
+    """The tracer and how it is called; started already. Raises KeyError when there is none for the kind."""
+    import torch
+
+    if kind == "cuda" and torch.version.hip is None:
+        try:
+            tracer = _cupti[0] if _cupti else CuptiTracer()
+            tracer.start()
+        except CuptiUnavailable as error:
+            reason = str(error)
+        else:
+            _cupti[:] = [tracer]
+            return tracer, "CUPTI"
+        fallback = TorchTracer(kind)
+        fallback.start()
+        return fallback, f"torch.profiler ({reason})"
+    other = TorchTracer(kind)
+    other.start()
+    return other, "torch.profiler"
 
 
 def profile_steps(
@@ -41,51 +110,38 @@ def profile_steps(
 ) -> ProfileResult:
     """Traces steps of about ``step_s`` seconds each, the device waited for after every one."""
     import torch
-    from torch.profiler import ProfilerActivity, profile
 
     kind = device.partition(":")[0]
-    activity = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}.get(kind)
-    if activity is None:
-        return ProfileResult(unavailable=f"torch.profiler has no tracer for {kind}")
+    if kind not in {"cuda", "xpu"}:
+        return ProfileResult(unavailable=f"there is no tracer for {kind}")
     module = getattr(torch, kind)
     count = max(MIN_STEPS, min(MAX_STEPS, int(AIM_S / max(step_s, 1e-6))))
-    boundaries: list[int] = []
     progress(f"profiling {count} steps")
     begin = time.perf_counter()
-    # The tracer takes seconds to start, and the device cools meanwhile: some steps bring it back to where it was.
-    # They are traced and thrown away with the first boundary.
-    with profile(activities=[activity], acc_events=True) as tracer:
-        warm_until = time.perf_counter() + REWARM_S
-        for _ in range(REWARM_STEPS):
-            step()
-            if time.perf_counter() >= warm_until:
-                break
+    tracer, name = open_tracer(kind)
+    started_s = time.perf_counter() - begin
+    _rewarm(step, REWARM_S if started_s > SLOW_START_S else 0.0)
+    module.synchronize(device)
+    boundaries = [tracer.now_ns()]
+    for index in range(count):
+        step()
         module.synchronize(device)
-        boundaries.append(time.time_ns())
-        for index in range(count):
-            step()
-            module.synchronize(device)
-            boundaries.append(time.time_ns())
-            if index % 10 == 9:
-                progress(f"profiled {index + 1} steps")
-        ended = time.perf_counter()
-    result = read_trace(intervals_of(tracer), boundaries, skip=1)
-    result.started_s, result.stopped_s = warm_until - REWARM_S - begin, time.perf_counter() - ended
-    result.wall_s = time.perf_counter() - begin
+        boundaries.append(tracer.now_ns())
+        if index % 10 == 9:
+            progress(f"profiled {index + 1} steps")
+    tracer.stop()
+    result = read_trace(tracer.intervals(), boundaries, skip=1)
+    result.tracer, result.started_s, result.wall_s = name, started_s, time.perf_counter() - begin
     return result
 
 
-def intervals_of(tracer: Any) -> list[Interval]:
-    """All activities on accelerators, in order of start."""
-    from torch.autograd import DeviceType
-
-    events = tracer.profiler.kineto_results.events()
-    found = [
-        Interval(event.name(), event.start_ns(), event.duration_ns())
-        for event in events
-        if event.device_type() != DeviceType.CPU and event.duration_ns() > 0
-    ]
-    return sorted(found, key=lambda one: one.start_ns)
+def _rewarm(step: Callable[[], object], seconds: float) -> None:
+    """Two steps at least: what they leave in the trace is before the first boundary and thrown away."""
+    until = time.perf_counter() + seconds
+    for index in range(REWARM_STEPS):
+        step()
+        if index >= 1 and time.perf_counter() >= until:
+            return
 
 
 def read_trace(intervals: list[Interval], boundaries_ns: list[int], skip: int) -> ProfileResult:

@@ -6,6 +6,7 @@ A project has 200 commits, 125 parameter sets with 4 metrics each (500 series) a
 from __future__ import annotations
 
 import random
+import sys
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
@@ -20,8 +21,19 @@ RESULTS = COMMITS * SERIES
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
+AT_ONCE = 10
+
+
 def grow(db: Database, first: int, last: int) -> None:
     """Add projects ``first`` to ``last`` (not included), each ``RESULTS`` results."""
+    for start in range(first, last, AT_ONCE):
+        _grow(db, start, min(start + AT_ONCE, last))
+        sys.stderr.write(f"{db.engine.dialect.name}: {min(start + AT_ONCE, last) * RESULTS:,} results\n")
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE" if db.is_sqlite else "VACUUM ANALYZE")
+
+
+def _grow(db: Database, first: int, last: int) -> None:
     values = random.Random(1).choices([0.1 + 1e-5 * i for i in range(1000)], k=20)
     blob = pack(values)
     with migrate.exclusively(db) as connection:
@@ -40,8 +52,6 @@ def grow(db: Database, first: int, last: int) -> None:
         if not db.is_sqlite:
             for table in ("project", "revision", "benchmark", "series", "request", "job", "jobside", "run", "result"):
                 connection.execute(text(f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"))
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("ANALYZE" if db.is_sqlite else "VACUUM ANALYZE")
 
 
 def _told(statement: str, db: Database) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from groundspeed.service.control.app import TICK, app
-from groundspeed.service.control.relay import send_all
+from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, watch
@@ -73,7 +73,7 @@ def tick() -> None:
     outbox.forget_sent(parts.database, now)
     keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
     retention.thin(parts.database, keep, now, steps=2)
-    send_all(parts.database)
+    send_left_behind(parts.database)
 
 
 def _said(work: Callable[[], object], what: str) -> None:

@@ -32,7 +32,7 @@ def upgrade() -> None:
 
 
 def _partition() -> None:
-    """The same table, as sixteen; a row's samples go out of line as soon as the row is larger than 128 bytes."""
+    """The same table, as sixteen; of a row larger than 2 kB the samples go out of line."""
     op.execute("ALTER TABLE result RENAME TO result_old")
     op.execute("ALTER TABLE result_old RENAME CONSTRAINT pk_result TO pk_result_old")
     op.execute("ALTER TABLE result_old RENAME CONSTRAINT uq_result_run_id_series_id TO uq_result_old")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
@@ -16,6 +17,45 @@ from groundspeed.service.usecases.matching import Offer, unmet
 _PAGE = 32
 
 
+def _projects_query() -> Select[Any]:
+    """Projects with jobs waiting at a priority: one index look-up a project, however many jobs wait.
+
+    The queue's index is (state, priority, project, id).
+    """
+    priority: Any = bindparam("priority")
+    waiting = and_(col(Job.state) == "queued", col(Job.priority) == priority)
+    step = select(func.min(col(Job.project_id)).label("project_id")).where(waiting).cte("step", recursive=True)
+    later = aliased(Job)
+    following = (
+        select(func.min(col(later.project_id)))
+        .where(col(later.state) == "queued", col(later.priority) == priority, col(later.project_id) > step.c.project_id)
+        .scalar_subquery()
+    )
+    steps = step.union_all(select(following).where(step.c.project_id.is_not(None)))
+    return select(steps.c.project_id)
+
+
+# Statements of the hot path, built once: building one costs more than running it.
+_PROJECTS = _projects_query()
+_PRIORITY = select(func.min(col(Job.priority))).where(
+    col(Job.state) == "queued", col(Job.priority) > bindparam("after")
+)
+_BUSY = select(col(Job.project_id), func.count()).where(col(Job.state) == "running").group_by(col(Job.project_id))
+_PAGE_OF = (
+    select(col(Job.id), col(Job.requirements))
+    .where(
+        col(Job.state) == "queued",
+        col(Job.priority) == bindparam("priority"),
+        col(Job.project_id) == bindparam("project"),
+        col(Job.id) > bindparam("after"),
+        or_(col(Job.not_before).is_(None), col(Job.not_before) <= bindparam("now")),
+    )
+    .order_by(col(Job.id))
+    .limit(_PAGE)
+)
+_HOLD = held(select(Job).where(col(Job.id) == bindparam("job"), col(Job.state) == "queued"), skip=True)
+
+
 def next_job(session: Session, offer: Offer, now: datetime) -> Job | None:
     """The first waiting job that the node can run, held by this transaction; None when there is none.
 
@@ -23,8 +63,7 @@ def next_job(session: Session, offer: Offer, now: datetime) -> Job | None:
     one another.
     """
     for job_id in _candidates(session, offer, now):
-        query = select(Job).where(col(Job.id) == job_id, col(Job.state) == "queued")
-        job: Job | None = session.scalars(held(query, skip=True)).one_or_none()
+        job: Job | None = session.scalars(_HOLD, {"job": job_id}).one_or_none()
         if job is not None:
             return job
     return None
@@ -40,45 +79,23 @@ def _candidates(session: Session, offer: Offer, now: datetime) -> Iterator[int]:
 
 
 def _next_priority(session: Session, after: int | None) -> int | None:
-    query = select(func.min(col(Job.priority))).where(col(Job.state) == "queued")
-    if after is not None:
-        query = query.where(col(Job.priority) > after)
-    return session.execute(query).scalar()
+    return session.execute(_PRIORITY, {"after": -1 if after is None else after}).scalar()
 
 
 def _projects(session: Session, priority: int) -> list[int]:
-    """Projects with jobs waiting at this priority, the one with the fewest running jobs first.
-
-    One index look-up a project, however many jobs wait: the queue's index is (state, priority, project, id).
-    """
-    waiting = and_(col(Job.state) == "queued", col(Job.priority) == priority)
-    step = select(func.min(col(Job.project_id)).label("project_id")).where(waiting).cte("step", recursive=True)
-    later = aliased(Job)
-    following = (
-        select(func.min(col(later.project_id)))
-        .where(col(later.state) == "queued", col(later.priority) == priority, col(later.project_id) > step.c.project_id)
-        .scalar_subquery()
-    )
-    steps = step.union_all(select(following).where(step.c.project_id.is_not(None)))
-    found = [one for one in session.scalars(select(steps.c.project_id)) if one is not None]
+    """Projects with jobs waiting at this priority, the one with the fewest running jobs first."""
+    found = [one for one in session.scalars(_PROJECTS, {"priority": priority}) if one is not None]
     if len(found) < 2:
         return found
-    running = select(col(Job.project_id), func.count()).where(col(Job.state) == "running").group_by(col(Job.project_id))
-    busy: dict[int, int] = dict(session.execute(running).tuples().all())
+    busy: dict[int, int] = dict(session.execute(_BUSY).tuples().all())
     return sorted(found, key=lambda project_id: (busy.get(project_id, 0), project_id))
 
 
 def _of_project(session: Session, offer: Offer, now: datetime, priority: int, project_id: int) -> Iterator[int]:
     after = 0
     while True:
-        query = select(col(Job.id), col(Job.requirements)).where(
-            col(Job.state) == "queued",
-            col(Job.priority) == priority,
-            col(Job.project_id) == project_id,
-            col(Job.id) > after,
-            or_(col(Job.not_before).is_(None), col(Job.not_before) <= now),
-        )
-        page = session.execute(query.order_by(col(Job.id)).limit(_PAGE)).tuples().all()
+        place = {"priority": priority, "project": project_id, "after": after, "now": now}
+        page = session.execute(_PAGE_OF, place).tuples().all()
         for job_id, requirements in page:
             if job_id is not None and not unmet(requirements, offer):
                 yield job_id

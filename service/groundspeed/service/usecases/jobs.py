@@ -5,14 +5,28 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Attempt, AuditEntry, Job, Request
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.locking import held
+
+_JOB = held(select(Job).where(col(Job.id) == bindparam("job")))
+_REQUEST = held(select(Request).where(col(Request.id) == bindparam("request")))
+_STARTED = (
+    update(core(Request))
+    .where(core(Request).c.id == bindparam("request"), core(Request).c.state == "planned")
+    .values(state="running")
+)
+_OPEN_JOB = (
+    select(col(Job.id))
+    .where(col(Job.request_id) == bindparam("request"), col(Job.state) == bindparam("state"))
+    .limit(1)
+)
 
 Event = Literal["claim", "succeed", "fail", "retry", "release", "poison", "cancel", "requeue"]
 
@@ -101,7 +115,7 @@ def reprioritise(database: Database, job_id: int, priority: int, now: datetime, 
 
 def locked(session: Session, job_id: int) -> Job:
     """The job, held by this transaction; raises :class:`NotFound`."""
-    job = session.scalars(held(select(Job).where(col(Job.id) == job_id))).one_or_none()
+    job = session.scalars(_JOB, {"job": job_id}).one_or_none()
     if job is None:
         raise NotFound(f"There is no job {job_id}.", "It may have been deleted with its project.")
     return job
@@ -122,8 +136,7 @@ def _settle(session: Session, job: Job, now: datetime) -> None:
         ended = update(Attempt).where(col(Attempt.job_id) == job.id, col(Attempt.state) == "running")
         session.execute(ended.values(state="cancelled", finished_at=now, error=job.error))
     if job.state == "running":
-        started = update(Request).where(col(Request.id) == job.request_id, col(Request.state) == "planned")
-        session.execute(started.values(state="running"))
+        session.connection().execute(_STARTED, {"request": job.request_id})
         return
     if job.state == "queued":
         again = update(Request).where(col(Request.id) == job.request_id, col(Request.finished_at).is_not(None))
@@ -137,12 +150,11 @@ def settle_request(session: Session, request_id: int, now: datetime) -> bool:
 
     The row is locked before the jobs are counted: of two jobs that end at once, the later sees the other's end.
     """
-    request = session.scalars(held(select(Request).where(col(Request.id) == request_id))).one()
+    request = session.scalars(_REQUEST, {"request": request_id}).one()
     if request.state not in {"planned", "running"}:
         return request.finished_at is not None
     for state in OPEN:
-        open_job = select(col(Job.id)).where(col(Job.request_id) == request_id, col(Job.state) == state).limit(1)
-        if session.execute(open_job).first() is not None:
+        if session.execute(_OPEN_JOB, {"request": request_id, "state": state}).first() is not None:
             return False
     counts = select(col(Job.state), func.count()).where(col(Job.request_id) == request_id).group_by(col(Job.state))
     ended: dict[str, int] = dict(session.execute(counts).tuples().all())

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Attempt, Environment, Job, JobSide, Node, Revision, Run
 from groundspeed.service.errors import Forbidden, NotFound
 from groundspeed.service.usecases import dispatch, jobs, nodes
@@ -30,6 +31,35 @@ class Policy:
     lease_s: float = 60.0
     heartbeat_s: float = 10.0
     retry_delay_s: float = 15.0
+
+
+# Statements of the hot path, built once: building one costs more than running it.
+_NODE = held(select(Node).where(col(Node.name) == bindparam("name")))
+_RUNNING = select(Attempt).where(col(Attempt.node_id) == bindparam("node"), col(Attempt.state) == "running")
+_LAST_NUMBER = select(func.max(col(Attempt.number))).where(col(Attempt.job_id) == bindparam("job"))
+_ATTEMPT = held(select(Attempt).where(col(Attempt.id) == bindparam("attempt"))).execution_options(
+    populate_existing=True
+)
+_JOB_OF = select(col(Attempt.job_id)).where(col(Attempt.id) == bindparam("attempt"))
+_SIDES = (
+    select(col(JobSide.index), col(JobSide.role), col(Revision.sha), col(Environment.fingerprint))
+    .join(Revision, col(Revision.id) == col(JobSide.revision_id))
+    .outerjoin(Environment, col(Environment.id) == col(JobSide.environment_id))
+    .where(col(JobSide.job_id) == bindparam("job"))
+    .order_by(col(JobSide.index))
+)
+_RENEWED = ("phase", "message", "done", "total", "heartbeat_at", "expires_at")
+_ALIVE = (
+    update(core(Attempt))
+    .where(core(Attempt).c.id == bindparam("attempt"), core(Attempt).c.state == "running")
+    .values({name: bindparam(f"new_{name}") for name in _RENEWED})
+)
+_OWNER = (
+    select(col(Node.name))
+    .join(Attempt, col(Attempt.node_id) == col(Node.id))
+    .where(col(Attempt.id) == bindparam("attempt"))
+)
+_SEEN_EVERY = timedelta(seconds=5)
 
 
 def claim(database: Database, job_id: int, message: v1.ClaimRequest, now: datetime, policy: Policy) -> v1.ClaimReply:
@@ -69,10 +99,11 @@ def _claim(
     if why := nodes.protocol_mismatch(message.protocol):
         return v1.ClaimReply(reason=why)
     with database.transaction() as session:
-        node: Node | None = session.scalars(held(select(Node).where(col(Node.name) == message.node))).one_or_none()
+        node: Node | None = session.scalars(_NODE, {"name": message.node}).one_or_none()
         if node is None:
             return v1.ClaimReply(reason=f"The node {message.node!r} is not known: register it.")
-        node.seen_at = now
+        if node.seen_at is None or now - node.seen_at > _SEEN_EVERY:
+            node.seen_at = now
         running = _running(session, node)
         for attempt in running:
             if message.delivery and attempt.delivery == message.delivery and job_id in {None, attempt.job_id}:
@@ -95,8 +126,7 @@ def _occupied(session: Session, node: Node, running: Sequence[Attempt], now: dat
 
 
 def _running(session: Session, node: Node) -> Sequence[Attempt]:
-    query = select(Attempt).where(col(Attempt.node_id) == node.id, col(Attempt.state) == "running")
-    return session.scalars(query).all()
+    return session.scalars(_RUNNING, {"node": node.id}).all()
 
 
 def _renewed(session: Session, attempt: Attempt, now: datetime, policy: Policy) -> v1.ClaimReply:
@@ -108,14 +138,13 @@ def _renewed(session: Session, attempt: Attempt, now: datetime, policy: Policy) 
 
 
 def _start(session: Session, job: Job, node: Node, delivery: str, now: datetime, policy: Policy) -> Attempt:
-    numbers = select(func.max(col(Attempt.number))).where(col(Attempt.job_id) == job.id)
     job.attempts += 1
     job.not_before = None
     attempt = Attempt(
         id=str(uuid.uuid4()),
         job_id=job.id or 0,
         node_id=node.id or 0,
-        number=(session.execute(numbers).scalar() or 0) + 1,
+        number=(session.execute(_LAST_NUMBER, {"job": job.id}).scalar() or 0) + 1,
         delivery=delivery,
         claimed_at=now,
         heartbeat_at=now,
@@ -128,13 +157,7 @@ def _start(session: Session, job: Job, node: Node, delivery: str, now: datetime,
 
 def job_spec(session: Session, job: Job) -> v1.JobSpec:
     """The job as a worker is told of it, with what earlier attempts have already delivered."""
-    rows = session.execute(
-        select(col(JobSide.index), col(JobSide.role), col(Revision.sha), col(Environment.fingerprint))
-        .join(Revision, col(Revision.id) == col(JobSide.revision_id))
-        .outerjoin(Environment, col(Environment.id) == col(JobSide.environment_id))
-        .where(col(JobSide.job_id) == job.id)
-        .order_by(col(JobSide.index))
-    ).tuples()
+    rows = session.execute(_SIDES, {"job": job.id}).tuples()
     sides = [{"index": i, "role": r, "sha": sha, "environment_fingerprint": env or ""} for i, r, sha, env in rows]
     done: list[dict[str, Any]] = []
     if job.attempts > 1 or job.spec.get("max_pairs"):
@@ -148,9 +171,9 @@ def heartbeat(
 ) -> v1.AttemptHeartbeatReply:
     """Lengthen the lease; the reply says whether to go on."""
     with database.transaction() as session:
-        alive = update(Attempt).where(col(Attempt.id) == attempt_id, col(Attempt.state) == "running")
         values = message.model_dump() | {"heartbeat_at": now, "expires_at": now + timedelta(seconds=policy.lease_s)}
-        if session.execute(alive.values(**values).returning(col(Attempt.id))).first() is not None:
+        parameters = {f"new_{name}": value for name, value in values.items()} | {"attempt": attempt_id}
+        if session.connection().execute(_ALIVE, parameters).rowcount:
             return v1.AttemptHeartbeatReply(verdict="continue")
         attempt = session.get(Attempt, attempt_id)
         if attempt is None:
@@ -244,14 +267,11 @@ def _end(session: Session, attempt: Attempt, state: str, now: datetime, kind: st
 
 def _attempt_and_job(session: Session, attempt_id: str) -> tuple[Attempt, Job]:
     """Both, held, the job first."""
-    found = session.get(Attempt, attempt_id)
-    if found is None:
+    job_id = session.execute(_JOB_OF, {"attempt": attempt_id}).scalar()
+    if job_id is None:
         raise NotFound(f"There is no attempt {attempt_id}.", "The job must be claimed first.")
-    job = jobs.locked(session, found.job_id)
-    attempt = session.scalars(
-        held(select(Attempt).where(col(Attempt.id) == attempt_id)).execution_options(populate_existing=True)
-    ).one()
-    return attempt, job
+    job = jobs.locked(session, job_id)
+    return session.scalars(_ATTEMPT, {"attempt": attempt_id}).one(), job
 
 
 def check_owner(database: Database, attempt_id: str, node: str | None) -> None:
@@ -259,11 +279,7 @@ def check_owner(database: Database, attempt_id: str, node: str | None) -> None:
     if node is None:
         return
     with database.read() as session:
-        name = session.execute(
-            select(col(Node.name))
-            .join(Attempt, col(Attempt.node_id) == col(Node.id))
-            .where(col(Attempt.id) == attempt_id)
-        ).scalar()
+        name = session.execute(_OWNER, {"attempt": attempt_id}).scalar()
     if name is None:
         raise NotFound(f"There is no attempt {attempt_id}.", "The job must be claimed first.")
     if name != node:

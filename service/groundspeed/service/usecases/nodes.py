@@ -20,6 +20,8 @@ from groundspeed.service.wire import v1
 
 _HYGIENE = "Hygiene: "
 _LISTED = 8
+_REMEMBERED = 10_000
+_offers: dict[tuple[str, int | None], tuple[datetime, Offer]] = {}
 
 
 def protocol_mismatch(protocol: int) -> str:
@@ -91,8 +93,14 @@ def find(session: Session, name: str) -> Node | None:
 
 
 def offer(session: Session, node: Node) -> Offer:
-    """What a node has, ready to be compared with requirements."""
-    return offers(session, [node])[0]
+    """What a node has, ready to be compared with requirements; remembered until it registers again."""
+    key = (str(session.get_bind().engine.url), node.id)
+    known = _offers.get(key)
+    if known is None or known[0] != node.registered_at:
+        if len(_offers) >= _REMEMBERED:
+            _offers.clear()
+        known = _offers[key] = (node.registered_at, offers(session, [node])[0])
+    return known[1]
 
 
 def offers(session: Session, found: Sequence[Node]) -> list[Offer]:

@@ -68,20 +68,22 @@ def _trace_accelerator(context: Context, module: Any) -> MemoryTrace:
 
 def _trace_cpu(context: Context) -> MemoryTrace:
     import torch
-    from torch.profiler import ProfilerActivity, profile, record_function
+
+    # torch.profiler.profile is the same recorder, but imports all of inductor first: seconds in each process.
+    from torch.autograd.profiler import profile, record_function
 
     gc.collect()
     # Cycles are freed when the collector happens to run: kept still, so that the count is the same every time.
     gc.disable()
     try:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recording:
+        with profile(use_kineto=True, profile_memory=True) as recording:
             step = _step_of(context)
             with record_function(SETUP_MARK):
                 torch.zeros(0)
             _take_steps(context, step)
     finally:
         gc.enable()
-    events = recording.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = recording.kineto_results.events()  # type: ignore[union-attr]
     mark = next(event.start_ns() for event in events if event.name() == SETUP_MARK)
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
     peak, setup = running_peak(changes, mark)

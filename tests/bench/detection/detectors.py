@@ -60,12 +60,14 @@ def zero():
 
 
 def ours():
-    """Groundspeed, from points to findings."""
-    from groundspeed.service.domain.detect import detect
-    from groundspeed.service.domain.series import Point, SeriesData
+    """Groundspeed, from two lists to findings."""
+    from groundspeed.service.domain.detect import detect_columns
+    from groundspeed.service.domain.series import Columns, SeriesData
+
+    plain = SeriesData("", -1, "time", ())
 
     def run(x, y):
-        found = detect(SeriesData("", -1, "time", tuple(Point(i, (v,)) for i, v in zip(x, y, strict=True))))
+        found = detect_columns(plain, Columns.of(x, y))
         place = {at: k for k, at in enumerate(x)}
         return [
             (place[c.x_after], c.ratio if c.ratio == c.ratio else 1.0 + c.difference, c.provisional)

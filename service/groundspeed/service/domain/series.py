@@ -1,6 +1,7 @@
 """A series as the domain sees it: ordered points with what was measured at each, and what the metric means."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,6 +83,14 @@ class Columns:
     gaps: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     many: tuple[tuple[int, tuple[float, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, x: Sequence[int], y: Sequence[float]) -> "Columns":
+        """One finite value at each of the increasing ``x``, no environments; for histories that are arrays already."""
+        places, values = np.asarray(x, np.int64), np.asarray(y, np.float64)
+        if places.shape != values.shape or not np.isfinite(values).all() or (places[1:] <= places[:-1]).any():
+            raise ValueError("x and y must be of one length, x increasing and y finite")
+        return cls(places, values, np.ones(places.size, np.int64), np.full(places.size, -1, np.int64))
 
 
 def median_of(values: tuple[float, ...]) -> float:

@@ -69,6 +69,8 @@ def tick() -> None:
         plan(request_id)
     for project_id in watch.due(parts.database, now):
         watch_project(project_id)
+    for project_id in followup.waiting(parts.database, now):
+        follow_up(project_id)
     jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
     outbox.forget_sent(parts.database, now)
     keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, or_, select
@@ -20,7 +20,7 @@ from sqlmodel import Session, col
 from groundspeed.service.config.model import SuiteSection
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import ChangePoint, Job, JobSide, Project, Request, Result, Revision, Run, Series
-from groundspeed.service.domain.detect import detect
+from groundspeed.service.domain.detect import Detection, detect
 from groundspeed.service.domain.plan import Suspect, suspects
 from groundspeed.service.usecases import planning, requests
 from groundspeed.service.usecases.locking import held
@@ -28,6 +28,10 @@ from groundspeed.service.usecases.series import LoadedSeries, latest_config, loa
 
 _OPEN = ("queued", "running")
 _FOLLOWUPS = ("followup", "bisect")
+_HISTORY = ("measure", "backfill")
+NEAR = 5
+"""As many points on a side as let a step stand without replicates."""
+LATELY = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,24 @@ def plan_followups(database: Database, project_id: int, now: datetime) -> int:
         return _make(session, parent, _not_on_their_way(session, wishes), now)
 
 
+def waiting(database: Database, now: datetime) -> list[int]:
+    """Projects whose last open job ended a moment ago with a finding still open.
+
+    Results ask for follow-ups by themselves; this finds what a job that brought none has been holding up.
+    """
+    with database.read() as session:
+        busy = select(col(Job.project_id)).where(col(Job.state).in_(_OPEN))
+        query = (
+            select(col(Series.project_id))
+            .join(ChangePoint, col(ChangePoint.series_id) == col(Series.id))
+            .join(Job, col(Job.project_id) == col(Series.project_id))
+            .where(col(ChangePoint.state) == "provisional", col(Series.gate).is_(True))
+            .where(col(Job.finished_at) > now - LATELY, col(Series.project_id).not_in(busy))
+            .distinct()
+        )
+        return list(session.scalars(query))
+
+
 def _open_series(session: Session, project_id: int) -> Sequence[int]:
     """Gated series with a finding that more data could settle."""
     doubtful = or_(col(ChangePoint.state) == "provisional", col(ChangePoint.detail)["unmeasured"].as_integer() > 0)
@@ -83,8 +105,32 @@ def _wishes(session: Session, series_id: int) -> list[_Wish]:
         return []
     wanted = _suite(session, loaded).confirm_replicates
     by_position = dict(loaded.revisions) | _unmeasured(session, loaded)
-    found = suspects(detect(loaded.data, loaded.config), loaded.data, wanted, measurable=tuple(sorted(by_position)))
+    detection = _ripe(session, loaded, detect(loaded.data, loaded.config))
+    found = suspects(detection, loaded.data, wanted, measurable=tuple(sorted(by_position)))
     return [_wish(loaded, key, suspect, by_position[suspect.x]) for suspect in found if suspect.x in by_position]
+
+
+def _ripe(session: Session, loaded: LoadedSeries, detection: Detection) -> Detection:
+    """Without changes near which history is still to be measured: that may move them, or settle them for nothing."""
+    coming = _coming(session, loaded)
+    ripe = tuple(
+        change
+        for change in detection.change_points
+        if not any(change.x_before - NEAR < x < change.x_after + NEAR for x in coming)
+    )
+    return replace(detection, change_points=ripe)
+
+
+def _coming(session: Session, loaded: LoadedSeries) -> list[int]:
+    """Positions at which the suite is queued or running as part of history."""
+    query = (
+        select(col(Revision.position))
+        .join(JobSide, col(JobSide.revision_id) == col(Revision.id))
+        .join(Job, col(Job.id) == col(JobSide.job_id))
+        .where(col(Job.project_id) == loaded.series.project_id, col(Job.suite) == loaded.suite)
+        .where(col(Job.state).in_(_OPEN), col(Job.reason).in_(_HISTORY), col(Revision.position).is_not(None))
+    )
+    return [x for x in session.scalars(query) if x is not None]
 
 
 def _wish(loaded: LoadedSeries, key: str, suspect: Suspect, revision_id: int) -> _Wish:
@@ -234,7 +280,7 @@ def _like(session: Session, project_id: int, suite: str) -> Job | None:
     query = (
         select(Job)
         .where(col(Job.project_id) == project_id, col(Job.suite) == suite, col(Job.trust) == "trusted")
-        .where(col(Job.reason).in_(("measure", "backfill")))
+        .where(col(Job.reason).in_(_HISTORY))
         .order_by(col(Job.id).desc())
         .limit(1)
     )

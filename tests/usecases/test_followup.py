@@ -1,0 +1,85 @@
+"""A doubtful finding gets the measurements that settle it: no more than it needs, and not before its neighbours are in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+from sqlmodel import col
+
+from groundspeed.service.db import tables as t
+from groundspeed.service.db.engine import Database
+from groundspeed.service.usecases.analyse import analyse_dirty
+from groundspeed.service.usecases.followup import plan_followups, plan_for_slug, waiting
+from world import NOW, World
+
+LATER = NOW + timedelta(hours=1)
+
+
+@pytest.fixture
+def world(database: Database) -> World:
+    """Twelve commits, slower from the tenth on: too few points after the step to be sure."""
+    world = World(database)
+    world.commits(14)
+    for x in range(12):
+        world.measure(world.revisions[x], time=(1.2 if x >= 10 else 1.0) * (1 + 0.002 * (x % 3)))
+    ended(world)
+    analyse_dirty(world.db, LATER)
+    assert [change.state for change in world.all(t.ChangePoint)] == ["provisional"]
+    return world
+
+
+def ended(world: World) -> None:
+    with world.db.transaction() as session:
+        query = update(t.Job).where(col(t.Job.state) == "running")
+        session.execute(query.values(state="done", finished_at=LATER))
+
+
+def asked(world: World) -> list[tuple[int, int, int]]:
+    """(position, processes, number of the first) of the follow-up jobs, in the order of the branch."""
+    place = {row.id: row.position for row in world.all(t.Revision)}
+    side = {row.job_id: place[row.revision_id] for row in world.all(t.JobSide)}
+    jobs = world.all(t.Job, col(t.Job.reason) == "replicate")
+    return sorted(
+        (side[job.id], bench["replicates"], bench["first_replicate"])
+        for job in jobs
+        for bench in job.spec["benchmarks"]
+    )
+
+
+def test_both_sides_of_a_doubtful_step_are_measured_again_once(world: World) -> None:
+    assert plan_for_slug(world.db, "tiny", LATER) == 2
+    assert [(x, first) for x, _, first in asked(world)] == [(9, 1), (10, 1)]
+    assert plan_followups(world.db, world.project, LATER) == 0, "they are on their way"
+    ended(world)
+    assert plan_followups(world.db, world.project, LATER) == 0, "the same question at the same state of knowledge"
+
+
+def test_while_its_neighbours_are_being_measured_a_step_waits(world: World) -> None:
+    coming = world.job(world.revisions[13])
+    assert plan_followups(world.db, world.project, LATER) == 0
+    assert waiting(world.db, LATER) == []
+    ended(world)
+    assert waiting(world.db, LATER) == [world.project], "a job that brought nothing does not hold it up for ever"
+    assert plan_followups(world.db, world.project, LATER) == 2
+    assert coming
+
+
+def test_history_that_comes_elsewhere_or_for_another_suite_holds_nothing_up(world: World) -> None:
+    world.job(world.revisions[2])
+    world.job(world.revisions[13], suite="infer")
+    assert plan_followups(world.db, world.project, LATER) == 2
+
+
+def test_nothing_is_asked_for_beyond_the_budget(world: World) -> None:
+    with world.db.transaction() as session:
+        session.execute(update(t.Request).values(budget_s=1.0))
+    assert plan_followups(world.db, world.project, LATER) == 0
+
+
+def test_a_project_without_a_doubt_is_not_looked_at(world: World) -> None:
+    with world.db.transaction() as session:
+        session.execute(update(t.ChangePoint).values(state="confirmed"))
+    assert waiting(world.db, LATER) == []
+    assert plan_followups(world.db, world.project, LATER + timedelta(hours=1)) == 0

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 QUIET_S = 1.5
 """Nothing to do for so long, asked twice, means that all is done."""
+INTERRUPTED = 130
+"""Exit status of a run that was to end with the table and was stopped before."""
 
 
 def demo(
@@ -52,6 +54,7 @@ def demo(
         place = str(example.prepare(settings.data_dir / "example", seed=seed, quiet=quiet, commits=length))
     else:
         place = repository.checked(repo, allow_dirty=allow_dirty)
+    up.refuse_if_blocked(settings)
     with context.database(settings) as db, up.stop_on_signals() as stop:
         slug = _ask(settings, db, place, commits)
         with up.service(settings) as running:
@@ -59,7 +62,7 @@ def demo(
             watch = _Watch(db, slug, running, out, stop)
             if not watch.until_done():
                 out.print("Stopping; the next start picks up where this one was.")
-                return
+                raise typer.Exit(INTERRUPTED if once else 0)
             out.print(answer.render(answer.load(db, slug)))
             if not once:
                 out.print(

@@ -145,6 +145,26 @@ def project_add(
     console().print(f"{added.slug} ({added.branch}) is {'now' if added.created else 'already'} under watch.")
 
 
+@project_app.command("list")
+def project_list(data: context.DataOption = None, json: context.JsonOption = False) -> None:
+    """All repositories under watch."""
+    from datetime import UTC, datetime
+
+    from groundspeed.service.usecases.views import overview
+
+    with context.database(context.settings_for(data)) as db:
+        cards = overview.project_list(db, datetime.now(UTC)).projects
+    if json:
+        show_json(cards)
+        return
+    rows = [
+        (card.project.slug, card.branch, str(card.series), str(card.open_regressions), card.repo_url, card.config_error)
+        for card in cards
+    ]
+    headings = ("project", "branch", "series", "open regressions", "repository", "trouble")
+    console().print(table(headings, rows, right=("series", "open regressions")))
+
+
 @app.command("run")
 def ask(
     project: Annotated[str, typer.Argument(help="Name of the project.")],

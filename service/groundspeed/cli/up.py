@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
 HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
-POLL_S = 0.25
+POLL_S = 0.5
 START_LIMIT_S = 60.0
 HOPELESS_DEATHS = 5
 
@@ -84,6 +84,13 @@ def service(settings: Settings, *, with_worker: bool = True) -> Iterator[Running
             yield running
         finally:
             supervisor.stop()
+
+
+def refuse_if_blocked(settings: Settings) -> None:
+    """Raises what :func:`service` would for a folder in use or a port that is taken, before anything is written."""
+    with instance.only_one(settings.data_dir):
+        end_leftovers(settings.data_dir / "processes.json")
+        instance.free_port(settings.host, settings.port)
 
 
 def parts(settings: Settings, *, with_worker: bool = True) -> list[Part]:

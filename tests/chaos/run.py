@@ -87,7 +87,7 @@ def _fire(world: World, commits: list[str], fire_s: float, outcome: Outcome, *, 
             harms[name]()
             outcome.harms[name] += 1
         world.supervise()
-        time.sleep(world.random.uniform(0.3, 1.5))
+        time.sleep(world.random.uniform(0.3, max(1.5, fire_s / 60)))
     return asked
 
 
@@ -151,11 +151,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=330.0, help="of harm; the rest of the time is peace")
+    parser.add_argument("--settle", type=float, default=240.0, help="longest wait for the rest, in seconds")
     parser.add_argument("--keep", action="store_true", help="leave the folder with all logs")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="gs-chaos-"))
     try:
-        outcome = chaos(folder, options.seed, options.jobs, options.seconds, say=True)
+        outcome = chaos(folder, options.seed, options.jobs, options.seconds, options.settle, say=True)
     finally:
         if options.keep:
             sys.stdout.write(f"logs: {folder}\n")

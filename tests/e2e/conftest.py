@@ -137,3 +137,106 @@ def found(findings: Any) -> dict[str, set[str]]:
     for row in findings["rows"]:
         named.setdefault(row["kind"], set()).add(row["commit"]["sha"])
     return named
+
+
+# --- a plugin of its own package, and a project that it measures -----------------------------------------------------
+
+PLUGIN_PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "acme-bench"
+version = "1.0"
+
+[project.entry-points."groundspeed.benchmarks"]
+pingpong = "acme_bench:PLUGIN"
+"""
+PLUGIN = """
+from groundspeed.plugins.spi import Direction, Kind, Measured, Metric, Needs, Param
+
+
+class PingPong:
+    name = "pingpong"
+    version = "1"
+    description = "Counts what the project says."
+    timing = "self-timed"
+    params = (Param("size", "int", default=64, minimum=1, maximum=1000),)
+    needs = Needs(target=True)
+
+    def metrics(self):
+        return (Metric("points", "1", Direction.LOWER, Kind.COUNTER, "Points."),)
+
+    def run(self, context):
+        context.progress("counting")
+        yield Measured("points", [float(context.target() * context.params["size"])] * 3)
+
+
+PLUGIN = PingPong()
+"""
+CONFIG = """
+[project]
+name = "counted"
+
+[build]
+paths = ["."]
+
+[[suite]]
+name = "points"
+plugin = "pingpong"
+target = "counted:points"
+params = { size = 10 }
+"""
+
+
+@pytest.fixture
+def acme_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Built as a wheel and installed by pip, apart from everything else, where Python finds it."""
+    source, site = tmp_path / "acme", tmp_path / "site"
+    (source / "acme_bench").mkdir(parents=True)
+    (source / "pyproject.toml").write_text(PLUGIN_PROJECT)
+    (source / "acme_bench" / "__init__.py").write_text(PLUGIN)
+    pip = [sys.executable, "-m", "pip"]
+    subprocess.run(
+        [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)], check=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", str(site), str(wheel)], check=True)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    return site
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A repository whose commits say how many points they cost; counting takes ``seconds``."""
+
+    folder: Path
+    seconds: float = 0.0
+
+    def commit(self, points: int) -> str:
+        """One more commit on main; its sha."""
+        body = f"import time\n\n\ndef points():\n    time.sleep({self.seconds})\n    return {points}\n"
+        (self.folder / "counted.py").write_text(body)
+        (self.folder / "groundspeed.toml").write_text(CONFIG)
+        self._git("add", ".")
+        self._git(
+            "-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "--allow-empty", "-qm", f"{points} points"
+        )
+        return self._git("rev-parse", "HEAD").strip()
+
+    def _git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(self.folder), *arguments], check=True, capture_output=True, text=True)
+        return done.stdout
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Callable[..., Counted]:
+    """Makes the repository."""
+
+    def make(seconds: float = 0.0) -> Counted:
+        folder = tmp_path / "counted"
+        subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+        return Counted(folder, seconds)
+
+    return make

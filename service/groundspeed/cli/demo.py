@@ -77,7 +77,8 @@ def _ask(settings: Settings, db: Database, place: str, commits: str) -> str:
 
     now = datetime.now(UTC)
     mirrors = repository.mirrors(settings)
-    added = projects.add(db, mirrors, projects.New(place, watch=True), now)
+    new = projects.New(place, watch=True, poll_interval_s=settings.poll_interval_s)
+    added = projects.add(db, mirrors, new, now)
     requests.create(db, mirrors, added.slug, requests.Asked(range=commits), now)
     return added.slug
 

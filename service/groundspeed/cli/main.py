@@ -140,7 +140,7 @@ def project_add(
     settings = context.settings_for(data)
     place = repository.checked(repo)
     with context.database(settings) as db:
-        new = projects.New(place, branch, credential, watch=True)
+        new = projects.New(place, branch, credential, watch=True, poll_interval_s=settings.poll_interval_s)
         added = projects.add(db, repository.mirrors(settings), new, datetime.now(UTC))
     console().print(f"{added.slug} ({added.branch}) is {'now' if added.created else 'already'} under watch.")
 

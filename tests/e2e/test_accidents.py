@@ -1,0 +1,73 @@
+"""Whatever dies on the way, the answer is the same: the story of test_story.py, with a benchmark that takes a second."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import Counted, Groundspeed, found
+
+RUNS = "select count(*) from run"
+DISTINCT = "select count(distinct job_id || ':' || side || ':' || benchmark_key || ':' || replicate) from run"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("acme_plugin")
+def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verdict(
+    groundspeed: Groundspeed, counted: Callable[..., Counted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Worker, service and everything at once die by kill -9 in the middle of a job; the next start goes on. A rerun
+    adds nothing and is quick. A commit that is pushed while it runs is measured, and found, by itself.
+    """
+    for name, value in {"LEASE_S": "8", "HEARTBEAT_S": "1", "RETRY_DELAY_S": "1", "POLL_INTERVAL_S": "1"}.items():
+        monkeypatch.setenv(f"GROUNDSPEED_{name}", value)
+    project = counted(seconds=1.0)
+    shas = [project.commit(points) for points in (3, 3, 3, 3, 3, 4, 4, 4, 4, 4)]
+    demo = ("demo", "--repo", str(project.folder), "--port", "0")
+
+    killed_in_the_middle(groundspeed, demo)
+    done = groundspeed.run(*demo, "--once", timeout_s=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = found(groundspeed.findings("counted"))
+    assert table == {"regression": {shas[5]}}, done.stdout
+    results = groundspeed.query(RUNS)
+    assert results == groundspeed.query(DISTINCT)
+    jobs = groundspeed.query("select state, count(*) from job where reason = 'measure' group by state")
+    assert jobs == [("done", len(shas))]
+
+    begin = time.monotonic()
+    again = groundspeed.run(*demo, "--once", timeout_s=120)
+    assert again.returncode == 0, again.stderr
+    assert time.monotonic() - begin < 60, "there is nothing to measure"
+    assert (groundspeed.query(RUNS), found(groundspeed.findings("counted"))) == (results, table)
+
+    with groundspeed.running("up", "--port", "0"):
+        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 60)
+        pushed = project.commit(7)
+        verdict = """
+            select regression.kind from regression join revision on revision.id = regression.after_revision_id
+            where revision.sha = ?
+        """
+        seen = groundspeed.wait("the pushed commit's verdict", lambda: groundspeed.query(verdict, pushed), 120)
+    assert seen == [("regression",)]
+
+
+def killed_in_the_middle(groundspeed: Groundspeed, demo: tuple[str, ...]) -> None:
+    with groundspeed.running(*demo) as process:
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
+        for worker in groundspeed.children("groundspeed.cli", "worker"):
+            worker.send_signal(signal.SIGKILL)
+        done = groundspeed.query(RUNS)[0][0]
+        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 60)
+        for service in groundspeed.children("groundspeed.service", "api"):
+            service.send_signal(signal.SIGKILL)
+        done = groundspeed.query(RUNS)[0][0]
+        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 60)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()

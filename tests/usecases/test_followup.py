@@ -83,3 +83,18 @@ def test_a_project_without_a_doubt_is_not_looked_at(world: World) -> None:
         session.execute(update(t.ChangePoint).values(state="confirmed"))
     assert waiting(world.db, LATER) == []
     assert plan_followups(world.db, world.project, LATER + timedelta(hours=1)) == 0
+
+
+def test_a_step_that_noise_hides_in_a_short_history_gets_a_closer_look(database: Database) -> None:
+    """Ten commits at eleven per cent of noise, a step of thirty: too weak to be told, worth fresh processes."""
+    world = World(database)
+    world.commits(10)
+    for x, seconds in enumerate([36.1, 32.1, 36.2, 33.1, 31.9, 35.4, 50.5, 41.8, 40.1, 44.6]):
+        world.measure(world.revisions[x], time=seconds / 1000)
+    ended(world)
+    analyse_dirty(world.db, LATER)
+    assert world.all(t.ChangePoint) == []
+    assert plan_followups(world.db, world.project, LATER) == 2
+    assert [x for x, _, _ in asked(world)] == [5, 6]
+    ended(world)
+    assert plan_followups(world.db, world.project, LATER) == 0, "a closer look is taken once"

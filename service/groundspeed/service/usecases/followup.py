@@ -20,7 +20,7 @@ from sqlmodel import Session, col
 from groundspeed.service.config.model import SuiteSection
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import ChangePoint, Job, JobSide, Project, Request, Result, Revision, Run, Series
-from groundspeed.service.domain.detect import Detection, detect
+from groundspeed.service.domain.detect import DetectConfig, Detection, detect
 from groundspeed.service.domain.plan import Suspect, suspects
 from groundspeed.service.usecases import planning, requests
 from groundspeed.service.usecases.locking import held
@@ -32,6 +32,11 @@ _HISTORY = ("measure", "backfill")
 NEAR = 5
 """As many points on a side as let a step stand without replicates."""
 LATELY = timedelta(seconds=60)
+YOUNG = 40
+"""A series with fewer points has too few of them to average its noise away."""
+HINT = DetectConfig(alpha=10.0, min_points=1_000_000)
+"""Steps of 2.6 standard errors: too weak to be shown, strong enough to be worth fresh processes on both sides."""
+MOST_HINTS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ def plan_followups(database: Database, project_id: int, now: datetime) -> int:
         parent = _parent(session, project_id)
         if parent is None or _spent(session, parent) >= _budget(parent):
             return 0
-        wishes = _merged(wish for one in _open_series(session, project_id) for wish in _wishes(session, one))
+        ids = dict.fromkeys([*_open_series(session, project_id), *_young_series(session, project_id)])
+        wishes = _merged(wish for one in ids for wish in _wishes(session, one))
         return _make(session, parent, _not_on_their_way(session, wishes), now)
 
 
@@ -98,6 +104,28 @@ def _open_series(session: Session, project_id: int) -> Sequence[int]:
     return [one for one in session.scalars(query) if one is not None]
 
 
+def _young_series(session: Session, project_id: int) -> Sequence[int]:
+    """Gated series with a short history and no finding: a step may hide in their noise, and a few processes tell."""
+    told = select(col(ChangePoint.series_id)).where(col(ChangePoint.state) != "withdrawn")
+    points = func.count(func.distinct(col(Result.revision_id)))
+    query = (
+        select(col(Series.id))
+        .join(Result, col(Result.series_id) == col(Series.id))
+        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True), col(Series.id).not_in(told))
+        .group_by(col(Series.id))
+        .having(points < YOUNG)
+        .order_by(col(Series.id).desc())
+        .limit(MOST_HINTS)
+    )
+    return [one for one in session.scalars(query) if one is not None]
+
+
+def _hints(loaded: LoadedSeries) -> Detection:
+    """Steps in a short history that are too weak to be told."""
+    data = loaded.data
+    return detect(data, replace(HINT, min_effect=loaded.config.min_effect, replicates=loaded.config.replicates))
+
+
 def _wishes(session: Session, series_id: int) -> list[_Wish]:
     loaded = load_series(session, series_id)
     key = _benchmark_key(session, series_id)
@@ -105,8 +133,12 @@ def _wishes(session: Session, series_id: int) -> list[_Wish]:
         return []
     wanted = _suite(session, loaded).confirm_replicates
     by_position = dict(loaded.revisions) | _unmeasured(session, loaded)
+    measurable = tuple(sorted(by_position))
     detection = _ripe(session, loaded, detect(loaded.data, loaded.config))
-    found = suspects(detection, loaded.data, wanted, measurable=tuple(sorted(by_position)))
+    found = suspects(detection, loaded.data, wanted, measurable=measurable)
+    if not found and len(loaded.data.points) < YOUNG:
+        hints = _ripe(session, loaded, _hints(loaded))
+        found = suspects(hints, loaded.data, wanted, most=wanted, measurable=measurable)
     return [_wish(loaded, key, suspect, by_position[suspect.x]) for suspect in found if suspect.x in by_position]
 
 

@@ -32,7 +32,7 @@ $(VENV)/.run: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.test: $(VENV)/.run
 	@echo "Installing what the tests need ..."
-	@$(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt -e '.[service,worker,web-build,test]'
+	@$(BIN)/python -m pip install -q $(PIP_ARGS) -c constraints.txt -e '.[service,worker,github,web-build,test]'
 	@touch $@
 
 run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and show it; ONCE=1 ends with the table

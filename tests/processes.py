@@ -109,7 +109,7 @@ class RedisServer:
                 stderr=log,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - as above
             )
-        until(self._answers, what="Redis answers")
+        until(self._answers, 120.0, what="Redis answers")
 
     def kill(self) -> None:
         assert self.process is not None
@@ -166,7 +166,7 @@ class Service:
             part = Process(["-m", "groundspeed.service", name], self.environment, self.folder / f"{name}.log")
             self.parts[name] = part.start()
         if "api" in names:
-            until(self.answers, what=f"the API answers; it said: {self.parts['api'].said()[-2000:]}")
+            until(self.answers, 180.0, what=f"the API answers; it said: {self.parts['api'].said()[-2000:]}")
 
     def answers(self) -> bool:
         try:

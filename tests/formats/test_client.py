@@ -34,10 +34,11 @@ commands.command("report")(report)
 
 
 def invoke(*words: object) -> tuple[int, str]:
+    """Exit status and standard output; what is logged goes to standard error."""
     result = CliRunner().invoke(commands, [str(w) for w in words])
     if isinstance(result.exception, GroundspeedError):
         raise result.exception
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout
 
 
 def test_import_and_export_by_command(tmp_path: Path) -> None:

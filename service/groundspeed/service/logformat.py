@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TextIO
 
 _about: ContextVar[dict[str, str]] = ContextVar("groundspeed_log_about", default={})  # noqa: B039 - never changed in place
 
@@ -53,9 +53,28 @@ class TextLines(logging.Formatter):
         return f"{text} [{' '.join(f'{k}={v}' for k, v in facts.items())}]" if facts else text
 
 
+class StandardError(logging.StreamHandler[TextIO]):
+    """To whatever standard error is at that moment: it may have been replaced, or closed, since logging was set up."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)  # the base class would bind a stream for good
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is not None and not getattr(sys.stderr, "closed", False):
+            super().emit(record)
+
+    def flush(self) -> None:
+        if sys.stderr is not None and not getattr(sys.stderr, "closed", False):
+            super().flush()
+
+
 def configure(level: str, form: Literal["text", "json"]) -> None:
     """Send all logging of this process to standard error in that form."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StandardError()
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic.runtime", "celery.beat"):

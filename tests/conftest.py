@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,15 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path}: set GROUNDSPEED_TEST_DATA to the folder that holds it")
     return path
+
+
+@pytest.fixture(autouse=True)
+def environment_as_it_was() -> Iterator[None]:
+    """What code under test sets in the process's environment ends with its test: children of later ones inherit it."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value

@@ -1,0 +1,137 @@
+"""What the pages show and the reading routes send: one model a page, the same for HTML and JSON.
+
+The page at ``/X`` and the route ``GET /api/v1/X`` are made from the same model. Times are ISO 8601 in UTC, ratios are
+level after over level before, values are in the unit beside them, and ``None`` stands for "not known", never for zero.
+"""
+
+from __future__ import annotations
+
+from groundspeed.service.wire.views.charts import (
+    EventMark,
+    Facet,
+    Failure,
+    Graph,
+    GraphSeries,
+    Grid,
+    GridCard,
+    Points,
+    Revisions,
+    SampleCloud,
+    Segment,
+    Spark,
+)
+from groundspeed.service.wire.views.compare import Compare, CompareRow, FacetDifference, Side
+from groundspeed.service.wire.views.fleet import DeviceView, Fleet, HeatCell, HeatRow, NodePage
+from groundspeed.service.wire.views.parts import (
+    Change,
+    Column,
+    Effect,
+    EnvironmentRef,
+    ProjectRef,
+    RevisionRef,
+    SeriesRef,
+    View,
+)
+from groundspeed.service.wire.views.projects import (
+    NodeStrip,
+    Overview,
+    ProjectCard,
+    ProjectList,
+    RegressionRow,
+    RequestRow,
+    RevisionState,
+    SilentSeries,
+)
+from groundspeed.service.wire.views.regressions import (
+    AffectedSeries,
+    HistoryEntry,
+    Merge,
+    RegressionDetail,
+    RegressionList,
+    Triage,
+)
+from groundspeed.service.wire.views.runs import (
+    ArtefactView,
+    RevisionPage,
+    RevisionResult,
+    RunPage,
+    RunRow,
+    SampleSet,
+    Trace,
+)
+from groundspeed.service.wire.views.search import Hit, SearchResults
+from groundspeed.service.wire.views.work import (
+    Activity,
+    AttemptNews,
+    AttemptView,
+    JobPage,
+    JobRow,
+    LogLineView,
+    RequestNews,
+    RequestPage,
+    VerdictView,
+)
+
+__all__ = [
+    "Activity",
+    "AffectedSeries",
+    "ArtefactView",
+    "AttemptNews",
+    "AttemptView",
+    "Change",
+    "Column",
+    "Compare",
+    "CompareRow",
+    "DeviceView",
+    "Effect",
+    "EnvironmentRef",
+    "EventMark",
+    "Facet",
+    "FacetDifference",
+    "Failure",
+    "Fleet",
+    "Graph",
+    "GraphSeries",
+    "Grid",
+    "GridCard",
+    "HeatCell",
+    "HeatRow",
+    "HistoryEntry",
+    "Hit",
+    "JobPage",
+    "JobRow",
+    "LogLineView",
+    "Merge",
+    "NodePage",
+    "NodeStrip",
+    "Overview",
+    "Points",
+    "ProjectCard",
+    "ProjectList",
+    "ProjectRef",
+    "RegressionDetail",
+    "RegressionList",
+    "RegressionRow",
+    "RequestNews",
+    "RequestPage",
+    "RequestRow",
+    "RevisionPage",
+    "RevisionRef",
+    "RevisionResult",
+    "RevisionState",
+    "Revisions",
+    "RunPage",
+    "RunRow",
+    "SampleCloud",
+    "SampleSet",
+    "SearchResults",
+    "Segment",
+    "SeriesRef",
+    "Side",
+    "SilentSeries",
+    "Spark",
+    "Trace",
+    "Triage",
+    "VerdictView",
+    "View",
+]

@@ -1,0 +1,60 @@
+"""Regressions, their triage and their history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from groundspeed.service.wire.views.parts import Change, ProjectRef, RevisionRef, SeriesRef, View
+from groundspeed.service.wire.views.projects import RegressionRow
+
+
+class RegressionList(View):
+    project: ProjectRef
+    rows: tuple[RegressionRow, ...]
+    counts: dict[str, int]
+    """Number by state."""
+    kind: str
+    state: str
+    next_cursor: str | None
+
+
+class HistoryEntry(View):
+    actor: str
+    action: str
+    data: dict[str, Any]
+    at: datetime
+
+
+class AffectedSeries(View):
+    series: SeriesRef
+    change: Change
+
+
+class RegressionDetail(View):
+    project: ProjectRef
+    row: RegressionRow
+    affected: tuple[AffectedSeries, ...]
+    suspects: tuple[RevisionRef, ...]
+    """Commits of the suspect range, oldest first."""
+    similar: tuple[RegressionRow, ...]
+    history: tuple[HistoryEntry, ...]
+    moves: tuple[str, ...]
+    """States that it can be put into."""
+
+
+class Triage(View):
+    """What is to change of a regression; what is left out stays. ``ignore_until``: a date, a commit, an environment."""
+
+    state: str | None = None
+    why: Annotated[str, Field(max_length=2000)] = ""
+    assignee: str | None = None
+    note: str | None = None
+    link: str | None = None
+    ignore_until: str | None = None
+
+
+class Merge(View):
+    regressions: Annotated[tuple[int, ...], Field(min_length=1, max_length=200)]

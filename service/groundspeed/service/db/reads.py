@@ -274,6 +274,13 @@ def recent_values(session: Session, series_ids: Collection[int], low: int) -> Se
     )
 
 
+def values_at(session: Session, series_ids: Collection[int], revision_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """(series_id, revision_id, value) of results of those series on those commits, in no order."""
+    r = t.Result
+    query = select(col(r.series_id), col(r.revision_id), col(r.value))
+    return fetch(session, query.where(col(r.series_id).in_(series_ids), col(r.revision_id).in_(revision_ids)))
+
+
 def last_position(session: Session, series_ids: Collection[int]) -> dict[int, int]:
     """Position of the newest commit that has a result, by series."""
     out: dict[int, int] = {}

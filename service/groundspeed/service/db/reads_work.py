@@ -168,8 +168,8 @@ def results_of_run(session: Session, run_id: int) -> Sequence[t.Result]:
 
 def results_of_revisions(session: Session, project_id: int, revision_ids: Collection[int]) -> Sequence[Row[Any]]:
     """(series, revision, environment, value, spread, run, node) of every result of some commits."""
-    query = _results().join(t.Series, col(t.Series.id) == col(t.Result.series_id))
-    query = query.where(col(t.Run.revision_id).in_(revision_ids), col(t.Series.project_id) == project_id)
+    query = _results().join(t.Revision, col(t.Revision.id) == col(t.Run.revision_id))
+    query = query.where(col(t.Revision.id).in_(revision_ids), col(t.Revision.project_id) == project_id)
     return session.execute(query.order_by(col(t.Result.series_id), col(t.Result.run_id))).all()
 
 

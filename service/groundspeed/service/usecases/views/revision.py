@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
@@ -15,8 +16,8 @@ from groundspeed.service.usecases.views.overview import revision_states
 from groundspeed.service.usecases.views.runs import run_row
 from groundspeed.service.wire import views as v
 
-LOOK_BACK = 30
-"""How many commits back a value to stand beside is looked for."""
+LOOK_BACK = (1, 5, 30)
+"""How many commits back a value to stand beside is looked for, each time for the series that still have none."""
 
 
 def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
@@ -62,13 +63,7 @@ def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionRe
     rows: dict[int, list[Any]] = {}
     for row in reads_work.results_of_revisions(session, project_id, [found.id]):
         rows.setdefault(row.series_id, []).append(row)
-    earlier: dict[int, tuple[int, float]] = {}
-    if found.position is not None and rows:
-        for row in reads.recent_values(session, rows, max(0, found.position - LOOK_BACK)):
-            known = earlier.get(row.series_id)
-            if row.position < found.position and (known is None or known[0] <= row.position):
-                earlier[row.series_id] = (row.position, row.value)
-    at = reads.revisions_at(session, project_id, {position for position, _ in earlier.values()})
+    earlier = _earlier(session, project_id, found.position, rows) if found.position is not None else {}
     out = []
     for series in reads.series_rows(session, rows):
         mine, before = rows[series.id], earlier.get(series.id)
@@ -80,7 +75,29 @@ def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionRe
                 count=len(mine),
                 run=mine[-1].run_id,
                 previous=before[1] if before is not None else None,
-                previous_at=refs.revision_ref(at[before[0]]) if before is not None else None,
+                previous_at=before[0] if before is not None else None,
             )
         )
+    return out
+
+
+def _earlier(
+    session: Session, project_id: int, position: int, series: Iterable[int]
+) -> dict[int, tuple[v.RevisionRef, float]]:
+    """By series: the nearest commit before ``position`` that has a value, and the median of its values."""
+    out: dict[int, tuple[v.RevisionRef, float]] = {}
+    wanted, begin = set(series), position
+    for back in LOOK_BACK:
+        end, begin = begin, max(0, position - back)
+        if not wanted or begin == end:
+            break
+        at = reads.revisions_at(session, project_id, range(begin, end))
+        ids = {row.id or 0: row for row in at.values()}
+        values: dict[int, dict[int, list[float]]] = {}
+        for row in reads.values_at(session, wanted, ids):
+            values.setdefault(row.series_id, {}).setdefault(ids[row.revision_id].position or 0, []).append(row.value)
+        for id_, by_position in values.items():
+            nearest = max(by_position)
+            out[id_] = refs.revision_ref(at[nearest]), median(by_position[nearest])
+        wanted -= set(values)
     return out

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import delete, select
+from sqlalchemy import Engine, delete, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
@@ -21,7 +22,8 @@ from groundspeed.service.wire import v1
 _HYGIENE = "Hygiene: "
 _LISTED = 8
 _REMEMBERED = 10_000
-_offers: dict[tuple[str, int | None], tuple[datetime, Offer]] = {}
+# By engine, not by address: a database that was emptied or restored is opened anew, and its ids start again.
+_offers: WeakKeyDictionary[Engine, dict[int | None, tuple[datetime, Offer]]] = WeakKeyDictionary()
 
 
 def protocol_mismatch(protocol: int) -> str:
@@ -94,12 +96,12 @@ def find(session: Session, name: str) -> Node | None:
 
 def offer(session: Session, node: Node) -> Offer:
     """What a node has, ready to be compared with requirements; remembered until it registers again."""
-    key = (str(session.get_bind().engine.url), node.id)
-    known = _offers.get(key)
+    ours = _offers.setdefault(session.get_bind().engine, {})
+    known = ours.get(node.id)
     if known is None or known[0] != node.registered_at:
-        if len(_offers) >= _REMEMBERED:
-            _offers.clear()
-        known = _offers[key] = (node.registered_at, offers(session, [node])[0])
+        if len(ours) >= _REMEMBERED:
+            ours.clear()
+        known = ours[node.id] = (node.registered_at, offers(session, [node])[0])
     return known[1]
 
 

@@ -56,6 +56,11 @@ class Settings(BaseSettings):
     )
     retry_delay_s: Seconds = Field(15.0, description="Pause before the second attempt; doubled for each further one.")
     node_silent_s: Seconds = Field(300.0, description="A node that is silent for so long counts as away.")
+    series_silent_days: Annotated[float, Field(ge=0)] = Field(
+        7.0,
+        description="A series without a result for so long, though its branch has newer commits, raises the alarm; "
+        "after four times as long it counts as retired; 0: never.",
+    )
     poll_interval_s: Seconds = Field(15.0, description="How often a watched branch is looked at.")
     tick_s: Seconds = Field(2.0, description="How often the control worker looks for due work.")
     hint_after_s: Seconds = Field(

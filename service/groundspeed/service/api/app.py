@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from groundspeed.service.api import problems
 from groundspeed.service.api.access import needs
 from groundspeed.service.api.limits import BodyLimit
+from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
 from groundspeed.service.api.routes import health, results, views, work, workers
 from groundspeed.service.control.app import configure
@@ -37,7 +38,8 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(
         BodyLimit, max_bytes=parts.settings.max_body_bytes, max_artefact_bytes=parts.settings.max_artefact_bytes
     )
-    app.add_middleware(RequestLog)
+    app.state.answered = Answered()
+    app.add_middleware(RequestLog, answered=app.state.answered)
     app.include_router(workers.router)
     app.include_router(work.router)
     app.include_router(results.router)

@@ -10,6 +10,7 @@ import uuid
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from groundspeed.service.api.metrics import Answered
 from groundspeed.service.logformat import about
 
 log = logging.getLogger("groundspeed.requests")
@@ -21,8 +22,9 @@ _QUIET = ("/healthz", "/readyz", "/metrics", "/assets/")
 class RequestLog:
     """ASGI middleware; the outermost, so that refusals are logged too."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, answered: Answered) -> None:
         self._app = app
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,7 +49,14 @@ class RequestLog:
             try:
                 await self._app(scope, receive, answer)
             finally:
-                _line(scope, status, time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                self._answered.note(scope["method"], _route(scope), status, seconds)
+                _line(scope, status, seconds)
+
+
+def _route(scope: Scope) -> str:
+    """The pattern that matched; strangers' paths are all one."""
+    return str(getattr(scope.get("route"), "path", "none"))
 
 
 def _line(scope: Scope, status: int, seconds: float) -> None:

@@ -11,7 +11,7 @@ from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
-from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, watch
+from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, silence, watch
 
 log = logging.getLogger(__name__)
 _bound: list[Parts] = []
@@ -73,6 +73,9 @@ def tick() -> None:
         follow_up(project_id)
     jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
     outbox.forget_sent(parts.database, now)
+    silence.look(
+        parts.database, silence.limits_of(parts.settings.node_silent_s, parts.settings.series_silent_days), now
+    )
     keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
     retention.thin(parts.database, keep, now, steps=2)
     send_left_behind(parts.database)

@@ -1,47 +1,85 @@
-"""What an operator watches: small counts of jobs, nodes, runs and what waits."""
+"""What an operator watches: small counts of jobs, nodes, recent runs, and of what waits or has gone silent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
-from sqlmodel import col
+from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Job, Node, Outbox, Run, SeriesMark
+from groundspeed.service.db.tables import Attempt, Job, Node, Outbox, Run, SeriesMark
+from groundspeed.service.usecases import silence
+
+RECENT = timedelta(hours=1)
+"""Runs and attempts are counted over so long: counting all of them would read the largest tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What an operator watches. ``oldest_queued_s`` and ``unsent_messages`` grow when something is stuck."""
+    """``oldest_queued_s`` and ``unsent_messages`` grow when something is stuck."""
 
     jobs: dict[str, int]
     nodes: dict[str, int]
     silent_nodes: int
     runs: dict[str, int]
+    """Of the last hour, by outcome."""
     oldest_queued_s: float
     unsent_messages: int
     unanalysed_series: int
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Of the last hour, by how they ended."""
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Jobs that wait, by pool."""
+    slots: dict[str, int] = field(default_factory=dict)
+    """Jobs that the present, active nodes can run at a time, by pool."""
+    silence: silence.Silence = field(default_factory=silence.Silence)
 
 
-def pulse(database: Database, now: datetime, silent_s: float) -> Pulse:
+def pulse(database: Database, now: datetime, silent_s: float, series_days: float = 7.0) -> Pulse:
     with database.read() as session:
         jobs = session.execute(select(col(Job.state), func.count()).group_by(col(Job.state))).tuples().all()
-        nodes = session.execute(select(col(Node.state), col(Node.seen_at))).tuples().all()
-        runs = session.execute(select(col(Run.outcome), func.count()).group_by(col(Run.outcome))).tuples().all()
+        nodes = session.scalars(select(Node)).all()
         oldest = session.execute(select(func.min(col(Job.created_at))).where(col(Job.state) == "queued")).scalar()
         unsent = session.execute(select(func.count()).where(col(Outbox.sent_at).is_(None))).scalar_one()
         dirty = session.execute(select(func.count(func.distinct(col(SeriesMark.series_id))))).scalar_one()
-    states: dict[str, int] = {}
-    for state, _ in nodes:
-        states[state] = states.get(state, 0) + 1
+        recent, ended = _recent(session, now)
+        waiting = _waiting(session)
+        silent = silence.find(session, silence.limits_of(silent_s, series_days), now)
+    here = [node for node in nodes if node.seen_at is not None and (now - node.seen_at).total_seconds() <= silent_s]
+    slots: Counter[str] = Counter()
+    for node in here:
+        slots[node.labels.get("pool") or "default"] += node.slots if node.state == "active" else 0
     return Pulse(
         jobs=dict(jobs),
-        nodes=states,
-        silent_nodes=sum(seen is None or (now - seen).total_seconds() > silent_s for _, seen in nodes),
-        runs=dict(runs),
+        nodes=dict(Counter(node.state for node in nodes)),
+        silent_nodes=len(nodes) - len(here),
+        runs=recent,
         oldest_queued_s=max(0.0, (now - oldest).total_seconds()) if oldest is not None else 0.0,
         unsent_messages=int(unsent),
         unanalysed_series=int(dirty),
+        attempts=ended,
+        waiting=waiting,
+        slots=dict(slots),
+        silence=silent,
     )
+
+
+def _recent(session: Session, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
+    since = now - RECENT
+    runs = select(col(Run.outcome), func.count()).where(col(Run.created_at) >= since).group_by(col(Run.outcome))
+    # What ended lately had a lease that was to expire later, or had expired shortly before: the index finds those.
+    attempts = (
+        select(col(Attempt.state), func.count())
+        .where(col(Attempt.expires_at) >= since - RECENT, col(Attempt.finished_at) >= since)
+        .group_by(col(Attempt.state))
+    )
+    return dict(session.execute(runs).tuples().all()), dict(session.execute(attempts).tuples().all())
+
+
+def _waiting(session: Session) -> dict[str, int]:
+    pool = func.coalesce(col(Job.requirements)["pool"].as_string(), "default")
+    query = select(pool, func.count()).where(col(Job.state) == "queued").group_by(pool)
+    return {name or "default": count for name, count in session.execute(query).tuples()}

@@ -32,5 +32,5 @@ def metrics(request: Request, parts: PartsDep) -> Response:
     """Prometheus' text format; guarded by GROUNDSPEED_METRICS_TOKEN where that is set."""
     if not allowed(request, parts):
         return Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
-    body, media_type = render(parts)
+    body, media_type = render(parts, request.app.state.answered)
     return Response(body, media_type=media_type)

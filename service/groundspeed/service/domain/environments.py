@@ -15,8 +15,20 @@ from typing import Literal
 Layer = Literal["node", "stack", "build"]
 ChangeKind = Literal["changed", "appeared", "vanished", "unknown"]
 
-SETTINGS = frozenset({"clocks_policy", "persistence_mode", "power_limit_w", "governor"})
-"""Facets a reboot can lose without anybody's intent; told apart from the change somebody wanted."""
+SETTINGS = frozenset(
+    {"clocks_policy", "persistence", "persistence_mode", "power_limit_w", "governor", "ecc", "mig", "compute_mode"}
+)
+"""Facets a reboot can lose without anybody's intent; told apart from the change somebody wanted. A device's own
+settings are named after it: ``gpu0.persistence``."""
+
+
+def is_setting(name: str) -> bool:
+    """Whether a facet is such a setting, of the node or of one device.
+
+    >>> is_setting("gpu3.persistence"), is_setting("gpu.driver")
+    (True, False)
+    """
+    return name.rpartition(".")[2] in SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +99,48 @@ def explain_upgrade(
     names = frozenset(wanted)
     tracked = [c for c in difference(before, after) if c.tracked and c.layer != "build"]
     intended = tuple(c for c in tracked if c.name in names)
-    lost = tuple(c for c in tracked if c.name not in names and c.name in SETTINGS)
-    other = tuple(c for c in tracked if c.name not in names and c.name not in SETTINGS)
+    lost = tuple(c for c in tracked if c.name not in names and is_setting(c.name))
+    other = tuple(c for c in tracked if c.name not in names and not is_setting(c.name))
     return intended, lost, other
+
+
+def matches(value: str | None, wanted: str) -> bool:
+    """Whether a version is the one asked for; "570" stands for every 570.x.
+
+    >>> matches("570.86.15", "570"), matches("5701.1", "570"), matches(None, "570")
+    (True, False, False)
+    """
+    return value is not None and (value == wanted or value.startswith(f"{wanted}."))
+
+
+def collapse(changes: Iterable[FacetChange]) -> tuple[str, ...]:
+    """In words, with what changed alike on several devices said once.
+
+    >>> lost = [FacetChange("node", f"gpu{i}.persistence", "True", "False", "changed", True) for i in range(8)]
+    >>> collapse(lost)
+    ('node gpu0 … gpu7.persistence: True → False',)
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        device, _, name = change.name.rpartition(".")
+        text = str(change)
+        head = f"{change.layer} {change.name}"
+        rest = text.removeprefix(head)
+        if device.startswith("gpu") and device[3:].isdigit():
+            found.setdefault((f"{change.layer} {{}}.{name}", rest), []).append(device)
+        else:
+            found.setdefault((head, rest), [])
+    return tuple(form.format(_range(devices)) + rest for (form, rest), devices in found.items())
+
+
+def _range(devices: list[str]) -> str:
+    return (
+        devices[0]
+        if len(devices) < 2
+        else f"{devices[0]} … {devices[-1]}"
+        if len(devices) > 2
+        else " and ".join(devices)
+    )
 
 
 def _by_key(facets: Iterable[Facet]) -> Mapping[tuple[Layer, str], Facet]:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from groundspeed.service.domain.fleet.cells import Bools, FleetData, Floats, cells
+from groundspeed.service.domain.fleet.cells import Bools, FleetData, Floats, Ints, cells
 from groundspeed.service.domain.fleet.effects import Effect, effect_of, node_changes
 from groundspeed.service.domain.fleet.outliers import Outlier, benjamini_hochberg, outliers
 
@@ -58,13 +58,16 @@ class FleetVerdict:
     """(node, metric, log worsening), at the stated false-discovery rate."""
 
 
-def judge(data: FleetData, config: FleetConfig | None = None, *, counted: Bools | None = None) -> FleetVerdict:
+def judge(
+    data: FleetData, config: FleetConfig | None = None, *, counted: Bools | None = None, group: Ints | None = None
+) -> FleetVerdict:
     """Judge a change from measurements before and after on the same devices.
 
     *go* needs every metric's upper bound below its margin (an intersection-union test: each at alpha, no correction
     needed; Berger 1982). *no-go* needs one metric whose worsening is real after Holm's correction over the metrics and
     at least its margin, or too many nodes that are individually worse. Everything else is *not enough evidence*.
-    ``counted`` (N,): nodes that say something about the change.
+    ``counted`` (N,): nodes that say something about the change. ``group`` (D,): hardware class of each device; a
+    device's peers are those of its class.
     """
     config = config or FleetConfig()
     table = cells(data)
@@ -76,7 +79,7 @@ def judge(data: FleetData, config: FleetConfig | None = None, *, counted: Bools 
     bad = _bad_nodes(change, variance, effects, data.margins, config.fdr)
     verdicts = tuple(_metric(data, m, effect, adjusted[m], bad, config) for m, effect in enumerate(effects))
     device_counted = None if counted is None else counted[data.node]
-    odd = outliers(table, data.margins, fdr=config.fdr, counted=device_counted)
+    odd = outliers(table, data.margins, group=group, fdr=config.fdr, counted=device_counted)
     answer, reason = _overall(verdicts)
     return FleetVerdict(answer, reason, verdicts, odd, bad)
 
@@ -97,12 +100,30 @@ def _bad_nodes(
 ) -> tuple[tuple[int, int, float], ...]:
     """Nodes whose own change exceeds the margin beyond replication noise and the fleet's ordinary spread."""
     limit = np.log1p(margins)[None, :]
-    ordinary = np.array([e.spread if math.isfinite(e.spread) else 0.0 for e in effects])
+    ordinary = np.array([e.spread if math.isfinite(e.spread) else 0.0 for e in effects])[None, :]
+    if change.shape[0] < _FEW:
+        ordinary = _spread_of_others(change, variance)
     with np.errstate(invalid="ignore"):
-        z = (change - limit) / np.sqrt(variance + ordinary[None, :] ** 2 + 1e-18)
+        z = (change - limit) / np.sqrt(variance + ordinary**2 + 1e-18)
     q = benjamini_hochberg(np.where(np.isfinite(z), special.stdtr(5, -z), np.nan))
     hits = np.argwhere(q <= fdr)
     return tuple((int(n), int(m), float(change[n, m])) for n, m in hits)
+
+
+_FEW = 24
+"""Of fewer nodes, one that is far off makes up much of the spread that it would be held against."""
+
+
+def _spread_of_others(change: Floats, variance: Floats) -> Floats:
+    """For each node and metric (N, M): the spread of the other nodes' changes beyond replication noise."""
+    out = np.zeros(change.shape)
+    for n, m in np.argwhere(np.isfinite(change)):
+        others = np.isfinite(change[:, m])
+        others[n] = False
+        if np.count_nonzero(others) > 1:
+            beyond = np.var(change[others, m], ddof=1) - np.mean(variance[others, m])
+            out[n, m] = math.sqrt(max(0.0, float(beyond)))
+    return out
 
 
 def _metric(

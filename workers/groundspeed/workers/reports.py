@@ -96,11 +96,19 @@ def _message(finding: Finding) -> v1.RunReport:
         conditions=conditions,
         facts=clean(dict(report.facts)) if report else {},
         phases_s={str(k): float(v) for k, v in report.phases_s.items()} if report else {},
-        device_uuid=report.device_uuid if report else None,
+        device_uuid=_device(finding),
         environment=finding.environment,
         build=finding.build,
         artefacts=finding.artefacts,
     )
+
+
+def _device(finding: Finding) -> str | None:
+    """What the process has seen it ran on, else the one device that it was given."""
+    if finding.report is not None and finding.report.device_uuid:
+        return finding.report.device_uuid
+    given = finding.benchmark.devices
+    return given[0] if len(given) == 1 else None
 
 
 def _samples(metric: MetricReport, conditions: dict[str, Any]) -> v1.Samples:

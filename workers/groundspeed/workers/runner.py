@@ -144,7 +144,7 @@ class Runner:
             target=benchmark.target,
             paths=side.paths,
             device=self.settings.device,
-            devices=self.slot.devices,
+            devices=benchmark.devices or self.slot.devices,
             limits=limits,
         )
         warm = _filled(side.caches)

@@ -197,6 +197,8 @@ class BenchmarkSpec(Wire):
     """Overrides of groundspeed.plugins.protocol.Limits by field name."""
     replicates: int = 1
     first_replicate: int = 0
+    devices: tuple[str, ...] = ()
+    """UUIDs of the devices to run on; empty: all that the job has."""
 
 
 class RunKey(Wire):

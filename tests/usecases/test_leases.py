@@ -11,8 +11,10 @@ import pytest
 from fleet import POLICY, Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Forbidden, NotFound
-from groundspeed.service.usecases import jobs, leases, nodes, requests
+from groundspeed.service.usecases import catalogue, jobs, leases, nodes, requests
+from groundspeed.service.usecases.ingest import ingest_runs
 from groundspeed.service.wire import v1
+from world import run
 
 
 @pytest.fixture
@@ -232,6 +234,26 @@ def test_cancelling_a_request_stops_what_is_open(world: Fleet) -> None:
     assert sorted(job.state for job in world.jobs()) == ["cancelled"] * 5 + ["done"]
     with pytest.raises(Conflict, match="already cancelled"):
         requests.cancel(world.db, measured[0].request_id, world.now, actor="me")
+
+
+def test_what_was_delivered_before_a_lease_was_given_back_is_not_measured_again(world: Fleet) -> None:
+    """A worker that is shut down gives its job back unharmed; the attempt does not count, what it delivered does."""
+    job = world.measure("HEAD~1..HEAD")[0]
+    first = world.claim(job.id, delivery="d1")
+    assert first.job is not None
+    assert first.job.done == ()
+    bench = first.job.benchmarks[0]
+    version = catalogue.shipped()["training"].version
+    report = run(bench.key, plugin="training", plugin_version=version, params=bench.params)
+    ingest_runs(world.db, first.attempt_id or "", v1.RunBatch(runs=(report,)), world.now)
+    restarted = world.claim(job.id, delivery="d1")
+    assert restarted.job is not None
+    assert restarted.job.done == (report.key,)
+    world.finish(first.attempt_id, "released")
+    assert world.job(job.id).attempts == 0
+    again = world.claim(job.id, delivery="d2")
+    assert again.job is not None
+    assert again.job.done == (report.key,)
 
 
 def test_urgent_jobs_go_first(world: Fleet) -> None:

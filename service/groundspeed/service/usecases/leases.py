@@ -112,7 +112,9 @@ def _claim(
         if isinstance(chosen, str):
             return v1.ClaimReply(reason=chosen)
         attempt = _start(session, chosen, node, message.delivery, now, policy)
-        return v1.ClaimReply(attempt_id=attempt.id, lease_s=policy.lease_s, job=job_spec(session, chosen))
+        return v1.ClaimReply(
+            attempt_id=attempt.id, lease_s=policy.lease_s, job=job_spec(session, chosen, fresh=attempt.number == 1)
+        )
 
 
 def _occupied(session: Session, node: Node, running: Sequence[Attempt], now: datetime, policy: Policy) -> str:
@@ -155,12 +157,14 @@ def _start(session: Session, job: Job, node: Node, delivery: str, now: datetime,
     return attempt
 
 
-def job_spec(session: Session, job: Job) -> v1.JobSpec:
-    """The job as a worker is told of it, with what earlier attempts have already delivered."""
+def job_spec(session: Session, job: Job, *, fresh: bool = False) -> v1.JobSpec:
+    """The job as a worker is told of it, with what has already been delivered: by an earlier attempt, even one that
+    was given back, or by this one before its worker started again. ``fresh``: nobody can have delivered anything.
+    """
     rows = session.execute(_SIDES, {"job": job.id}).tuples()
     sides = [{"index": i, "role": r, "sha": sha, "environment_fingerprint": env or ""} for i, r, sha, env in rows]
     done: list[dict[str, Any]] = []
-    if job.attempts > 1 or job.spec.get("max_pairs"):
+    if not fresh:
         keys = select(col(Run.side), col(Run.benchmark_key), col(Run.replicate)).where(col(Run.job_id) == job.id)
         done = [{"side": s, "benchmark": b, "replicate": r} for s, b, r in session.execute(keys).tuples()]
     return v1.JobSpec.model_validate({**job.spec, "job_id": job.id, "sides": sides, "done": done})

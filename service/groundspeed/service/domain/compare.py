@@ -68,6 +68,7 @@ class Verdict:
     p_value: float
     method: str
     reason: str
+    p_student: float = 1.0
 
 
 def process_medians(samples: Samples) -> Floats:
@@ -101,6 +102,7 @@ def compare(base: Samples, head: Samples, config: GateConfig | None = None) -> V
         min(1.0, interval.p_value * config.looks),
         interval.method,
         reason,
+        min(1.0, interval.p_student * config.looks),
     )
 
 

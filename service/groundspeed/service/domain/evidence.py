@@ -6,7 +6,7 @@ what they measured.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from groundspeed.service.domain.compare import Verdict, never_compared
@@ -142,6 +142,5 @@ def agreed(time: Verdict, cycles: Verdict | None) -> Verdict:
             f"Time changed by {time.effect:+.2%} but cycles by {cycles.effect:+.2%}: the clock moved, which is the "
             "machine's doing and not the code's."
         )
-        kept = (time.effect, time.low, time.high, time.mde, time.pairs, time.p_value, time.method)
-        return Verdict("inconclusive", *kept, words)
+        return replace(time, answer="inconclusive", reason=words)
     return time

@@ -7,7 +7,7 @@ the effect; but n pairs can't reach a level under 2^-n. Student's t can, and err
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -24,7 +24,8 @@ MOST_EXACT = 40
 class Interval:
     """Estimate of a shift with a two-sided interval of ``level`` on each side, and the p-value of no shift.
 
-    ``error`` is the standard error that the half width amounts to.
+    ``error`` is the standard error that the half width amounts to. ``p_student`` is Student's p-value whatever the
+    method: ranks of a few pairs can't be smaller than 2^-n, and ordering many findings needs more than that.
     """
 
     centre: float
@@ -33,46 +34,62 @@ class Interval:
     error: float
     p_value: float
     method: str
+    p_student: float = 1.0
 
 
 def paired(differences: Floats, level: float, least_sd: float = 0.0) -> Interval:
     """Interval of the shift from differences of pairs (n ≥ 2); ``level`` is the error on either side."""
     n = differences.size
     counts = _signed_rank(n) if n <= MOST_EXACT else None
+    error = _sd(differences, least_sd) / math.sqrt(n)
+    student = _student(float(np.mean(differences)), error, n - 1, level, "t")
     if counts is None or counts[0] > level:
-        return _student(float(np.mean(differences)), _sd(differences, least_sd) / math.sqrt(n), n - 1, level, "t")
+        return student
     walsh = np.sort(((differences[:, None] + differences[None, :]) / 2.0)[np.triu_indices(n)])
     below = int(np.searchsorted(counts, level, side="right")) - 1
     positive = int(np.count_nonzero(walsh > 0.0)) + 0.5 * int(np.count_nonzero(walsh == 0.0))
     tail = counts[math.floor(min(positive, walsh.size - positive))]
-    return _ranked(walsh, below, min(1.0, 2.0 * float(tail)), level, "signed rank")
+    ranked = _ranked(walsh, below, min(1.0, 2.0 * float(tail)), level, "signed rank", student.p_value)
+    return _widened(ranked, least_sd / math.sqrt(n), level)
 
 
 def unpaired(base: Floats, head: Floats, level: float, least_sd: float = 0.0) -> Interval:
     """Interval of the shift from two independent groups (n ≥ 2 each)."""
     m, n = base.size, head.size
     counts = _rank_sum(m, n) if max(m, n) <= MOST_EXACT else None
+    va, vb = _sd(base, least_sd) ** 2 / m, _sd(head, least_sd) ** 2 / n
+    df = (va + vb) ** 2 / (va**2 / (m - 1) + vb**2 / (n - 1)) if va + vb > 0.0 else m + n - 2.0
+    student = _student(float(np.mean(head) - np.mean(base)), math.sqrt(va + vb), df, level, "Welch t")
     if counts is None or counts[0] > level:
-        va, vb = _sd(base, least_sd) ** 2 / m, _sd(head, least_sd) ** 2 / n
-        df = (va + vb) ** 2 / (va**2 / (m - 1) + vb**2 / (n - 1)) if va + vb > 0.0 else m + n - 2.0
-        return _student(float(np.mean(head) - np.mean(base)), math.sqrt(va + vb), df, level, "Welch t")
+        return student
     gaps = np.sort((head[:, None] - base[None, :]).ravel())
     below = int(np.searchsorted(counts, level, side="right")) - 1
     positive = int(np.count_nonzero(gaps > 0.0)) + 0.5 * int(np.count_nonzero(gaps == 0.0))
     tail = counts[math.floor(min(positive, gaps.size - positive))]
-    return _ranked(gaps, below, min(1.0, 2.0 * float(tail)), level, "rank sum")
+    ranked = _ranked(gaps, below, min(1.0, 2.0 * float(tail)), level, "rank sum", student.p_value)
+    return _widened(ranked, least_sd * math.sqrt(1.0 / m + 1.0 / n), level)
 
 
-def _ranked(ordered: Floats, below: int, p_value: float, level: float, method: str) -> Interval:
+def _ranked(ordered: Floats, below: int, p_value: float, level: float, method: str, p_student: float) -> Interval:
     low, high = float(ordered[below]), float(ordered[ordered.size - 1 - below])
     error = 0.5 * (high - low) / -float(special.ndtri(level))
-    return Interval(median(ordered), low, high, error, p_value, method)
+    return Interval(median(ordered), low, high, error, p_value, method, p_student)
+
+
+def _widened(found: Interval, least_error: float, level: float) -> Interval:
+    """Not narrower than the known noise allows, whatever luck made the ranks agree."""
+    if found.error >= least_error:
+        return found
+    reach = -float(special.ndtri(level)) * least_error
+    low, high = min(found.low, found.centre - reach), max(found.high, found.centre + reach)
+    p = 2.0 * float(special.ndtr(-abs(found.centre) / least_error))
+    return replace(found, low=low, high=high, error=least_error, p_value=max(found.p_value, p))
 
 
 def _student(centre: float, error: float, df: float, level: float, method: str) -> Interval:
     reach = -float(special.stdtrit(df, level)) * error
     p = 2.0 * float(special.stdtr(df, -abs(centre) / error)) if error > 0.0 else float(centre == 0.0)
-    return Interval(centre, centre - reach, centre + reach, error, min(1.0, p), method)
+    return Interval(centre, centre - reach, centre + reach, error, min(1.0, p), method, min(1.0, p))
 
 
 def _sd(values: Floats, least: float) -> float:

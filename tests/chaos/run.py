@@ -44,10 +44,12 @@ class Outcome:
     logs: str = ""
 
 
-def chaos(folder: Path, seed: int, jobs: int, fire_s: float, settle_s: float = 150.0, say: bool = False) -> Outcome:
+def chaos(
+    folder: Path, seed: int, jobs: int, fire_s: float, settle_s: float = 150.0, say: bool = False, pace: float = 1.0
+) -> Outcome:
     """Ask for ``jobs`` jobs in portions over ``fire_s`` seconds of random harm, then wait for peace and compare."""
     commits = history(folder / "repo", max(2, jobs // PER_COMMIT_JOBS) + 1)
-    world = World(folder, seed)
+    world = World(folder, seed, pace=pace)
     outcome = Outcome()
     try:
         asked = _fire(world, commits, fire_s, outcome, say=say)
@@ -87,8 +89,13 @@ def _fire(world: World, commits: list[str], fire_s: float, outcome: Outcome, *, 
             harms[name]()
             outcome.harms[name] += 1
         world.supervise()
-        time.sleep(world.random.uniform(0.3, max(1.5, fire_s / 60)))
+        time.sleep(_pause(world, fire_s))
     return asked
+
+
+def _pause(world: World, fire_s: float) -> float:
+    """Seconds between two harms."""
+    return world.pace * world.random.uniform(0.3, max(1.5, fire_s / 60))
 
 
 def _settle(world: World, jobs: int, limit_s: float, outcome: Outcome) -> None:

@@ -65,16 +65,18 @@ def _git(path: Path, *arguments: str, text: str = "") -> str:
 
 
 class World:
-    """Everything that can be killed, and how it comes back."""
+    """Everything that can be killed, and how it comes back. ``pace`` below 1 shortens every pause."""
 
-    def __init__(self, folder: Path, seed: int, workers: int = 3) -> None:
+    def __init__(self, folder: Path, seed: int, workers: int = 3, pace: float = 1.0) -> None:
         self.folder = folder
+        self.pace = pace
         self.random = random.Random(seed)
         self.log: list[str] = []
         (folder / "redis").mkdir(parents=True)
         (folder / "data").mkdir()
         # A folder of its own: the server runs as another user, who must be able to reach it.
-        self.postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="gs-chaos-pg-")))
+        # What is committed must be in its log when it is killed, as on any server run in earnest.
+        self.postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="gs-chaos-pg-")), {"synchronous_commit": "on"})
         self.postgres.start()
         self.redis = RedisServer(folder / "redis", keep=True)
         self.redis.start()
@@ -85,8 +87,8 @@ class World:
             database_url=self.database.engine.url.render_as_string(hide_password=False),
             broker_url=self.redis.url,
             beat="false",
-            lease_s="8",
-            heartbeat_s="2",
+            lease_s=f"{8 * pace:g}",
+            heartbeat_s=f"{2 * pace:g}",
             retry_delay_s="0.5",
             max_attempts="20",
             hint_after_s="5",
@@ -128,7 +130,7 @@ class World:
             "Redis restarted with its data": self.restart_redis,
             "Redis restarted without data": self.wipe_redis,
             "PostgreSQL restarted": self.restart_postgres,
-            "API unreachable": lambda: self.unreachable(self.random.uniform(2, 6)),
+            "API unreachable": lambda: self.unreachable(self.pace * self.random.uniform(2, 6)),
             "every hint delivered twice": self.deliver_again,
             "spool disk full": self.full_spool,
         }
@@ -171,7 +173,7 @@ class World:
 
     def restart_postgres(self) -> None:
         self.random.choice([self.postgres.stop, self.postgres.kill])()
-        time.sleep(self.random.uniform(0, 2))
+        time.sleep(self.pace * self.random.uniform(0, 2))
         self.postgres.start()
 
     def unreachable(self, seconds: float) -> None:
@@ -194,7 +196,7 @@ class World:
         index = self.random.randrange(len(self.workers))
         self.workers[index].kill()
         small = self._worker(index, GROUNDSPEED_WORKER_SPOOL_MAX_BYTES="4096").start()
-        time.sleep(6)
+        time.sleep(6 * self.pace)
         small.kill()
         self.workers[index].start()
 

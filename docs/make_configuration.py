@@ -8,11 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from groundspeed.service.config import model
 from groundspeed.service.settings import PREFIX, Settings
+from groundspeed.service.settings_accounts import AccountSettings
+from groundspeed.service.settings_notifications import NotificationSettings
 from groundspeed.workers.settings import WorkerSettings
 
 HEAD = """\
@@ -43,15 +45,23 @@ def page() -> str:
     parts += [
         "## Settings of the service\n",
         "Each can be a file: the same name with `_FILE`.\n",
-        _table(Settings, PREFIX),
+        _table(Settings, PREFIX, inherited=False),
+        "### Who may do what\n",
+        "See [accounts.md](accounts.md).\n",
+        _table(AccountSettings, PREFIX),
+        "### How people are told\n",
+        "See [notifications.md](notifications.md).\n",
+        _table(NotificationSettings, PREFIX),
     ]
     parts += ["## Settings of a worker\n", _table(WorkerSettings, "GROUNDSPEED_WORKER_")]
     return "\n".join(parts)
 
 
-def _table(section: type[BaseModel], prefix: str) -> str:
+def _table(section: type[BaseModel], prefix: str, *, inherited: bool = True) -> str:
     rows = ["| key | default | what it does |", "|---|---|---|"]
     for name, field in section.model_fields.items():
+        if not inherited and name not in section.__annotations__:
+            continue
         key = prefix + name.upper() if prefix else name
         rows.append(f"| `{key}` | {_default(field)} | {_plain(field.description or '')} |")
     return "\n".join(rows) + "\n"
@@ -62,7 +72,7 @@ def _default(field: Any) -> str:
         return "made at start" if field.default_factory is not dict else "none"
     if field.default is PydanticUndefined:
         return "required"
-    if isinstance(field.default, BaseModel):
+    if isinstance(field.default, BaseModel | SecretStr):
         return "none"
     return f"`{field.default}`" if field.default not in (None, "", (), {}) else "none"
 

@@ -8,6 +8,7 @@ GroundspeedError            (exit status 2; HTTP status on the class)
 ├── Forbidden               403  a role or a token that does not reach
 ├── Unauthorized            401  no or a wrong token
 ├── TooLarge                413
+├── TooMany                 429  asked too often; ``retry_s`` says when again
 └── Unavailable             503  the database, broker or repository cannot be reached; try again
 """
 
@@ -65,6 +66,17 @@ class Unauthorized(GroundspeedError):
 class TooLarge(GroundspeedError):
     status = 413
     code = "too-large"
+
+
+class TooMany(GroundspeedError):
+    """``retry_s``: seconds until it may be asked again."""
+
+    status = 429
+    code = "too-many"
+
+    def __init__(self, title: str, advice: str = "", *, retry_s: int = 60) -> None:
+        super().__init__(title, advice)
+        self.retry_s = retry_s
 
 
 class Unavailable(GroundspeedError):

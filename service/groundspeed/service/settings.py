@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from groundspeed.service.errors import ConfigError
+from groundspeed.service.settings_accounts import AccountSettings
+from groundspeed.service.settings_notifications import NotificationSettings
 
 PREFIX = "GROUNDSPEED_"
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
 
 
-class Settings(BaseSettings):
+class Settings(NotificationSettings, AccountSettings):
     """The service's settings. ``Settings.load()`` reads the environment and says in words what is wrong."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
@@ -38,7 +40,10 @@ class Settings(BaseSettings):
         "",
         description="Celery broker, redis:// or rediss://. Empty: files in data_dir (one machine only).",
     )
-    host: str = Field("127.0.0.1", description="Address to listen on. Anything but loopback needs a token first.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address to listen on. Anything but loopback needs a token, sign-in or open reading first.",
+    )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8750, description="Port to listen on; 0 takes a free one.")
     public_url: str = Field("", description="Address that people and forges reach the service by, for links.")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -141,6 +146,11 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def local(self) -> bool:
+        """Whether whoever reaches the service is the person at this machine, who needs no account."""
+        return self.loopback and not self.sign_in and self.read_access == "closed"
 
     @property
     def base_url(self) -> str:

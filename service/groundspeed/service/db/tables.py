@@ -412,6 +412,8 @@ class Regression(SQLModel, table=True):
     note: str = ""
     link: str = ""
     ignore_until: str = ""
+    ignored_at: datetime | None = time_or_none(index=True)
+    """Since when it is left out of the queue, until what ``ignore_until`` names has come; None: it is not."""
     created_at: datetime = time_column(index=True)
     updated_at: datetime = time_column()
     notified_at: datetime | None = time_or_none()
@@ -469,20 +471,6 @@ class ScheduleFire(SQLModel, table=True):
     project_id: int = Field(foreign_key="project.id")
     name: str = Field(max_length=200)
     fired_at: datetime = time_column()
-
-
-class Token(SQLModel, table=True):
-    """A bearer token; only its SHA-256 is kept."""
-
-    id: int | None = Field(default=None, primary_key=True)
-    name: str
-    sha256: str = Field(unique=True, max_length=64)
-    role: str = "viewer"  # viewer, triager, operator, admin, worker
-    scopes: list[str] = json_column(list)
-    node_id: int | None = Field(default=None, foreign_key="node.id")
-    created_at: datetime = time_column()
-    expires_at: datetime | None = time_or_none()
-    revoked_at: datetime | None = time_or_none()
 
 
 class AuditEntry(SQLModel, table=True):

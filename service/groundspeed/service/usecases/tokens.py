@@ -11,8 +11,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlmodel import col
 
+from groundspeed.service.db.account_tables import Token
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import AuditEntry, Token
+from groundspeed.service.db.tables import AuditEntry
 from groundspeed.service.errors import Forbidden, Invalid, NotFound, Unauthorized
 from groundspeed.service.usecases import nodes
 

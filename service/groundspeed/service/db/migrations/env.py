@@ -7,7 +7,13 @@ from typing import Any, Literal
 from alembic import context
 from sqlmodel import SQLModel
 
-from groundspeed.service.db import campaign_tables, forge_tables, tables  # noqa: F401 - fills the metadata
+from groundspeed.service.db import (  # noqa: F401 - fills the metadata
+    account_tables,
+    campaign_tables,
+    forge_tables,
+    notification_tables,
+    tables,
+)
 from groundspeed.service.db.types import BigId, UtcDateTime
 
 _RENDERED = {

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
+from starlette.exceptions import HTTPException
 
 from groundspeed.service.api import problems
 from groundspeed.service.api.access import needs
@@ -17,6 +18,7 @@ from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.pages import routes as pages
+from groundspeed.service.pages.routing import unknown
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -35,6 +37,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.state.db = parts.database
     app.state.settings = parts.settings
     problems.install(app)
+    app.add_exception_handler(HTTPException, unknown)
     app.add_middleware(
         BodyLimit, max_bytes=parts.settings.max_body_bytes, max_artefact_bytes=parts.settings.max_artefact_bytes
     )

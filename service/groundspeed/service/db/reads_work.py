@@ -151,6 +151,25 @@ def failed_runs_of_revision(session: Session, revision_id: int, limit: int = 100
     return [(run, suite, node) for run, suite, node in session.execute(query.order_by(col(t.Run.id)).limit(limit))]
 
 
+def newest_runs_of_project(session: Session, project_id: int, limit: int) -> list[RunWithNames]:
+    query = _runs_join().join(t.Job, col(t.Job.id) == col(t.Run.job_id)).where(col(t.Job.project_id) == project_id)
+    query = query.where(col(t.Run.outcome) == "ok").order_by(col(t.Run.id).desc()).limit(limit)
+    return [(run, suite, node) for run, suite, node in session.execute(query)]
+
+
+def newest_places(session: Session, project_id: int, runs: int) -> list[tuple[int, int]]:
+    """(environment, node) pairs of the newest ``runs`` runs of a project, each once."""
+    newest = (
+        select(col(t.Run.environment_id), col(t.Run.node_id))
+        .join(t.Job, col(t.Job.id) == col(t.Run.job_id))
+        .where(col(t.Job.project_id) == project_id, col(t.Run.outcome) == "ok")
+        .order_by(col(t.Run.id).desc())
+        .limit(runs)
+        .subquery()
+    )
+    return [(row[0], row[1]) for row in session.execute(select(newest.c.environment_id, newest.c.node_id).distinct())]
+
+
 def newest_runs_of_node(session: Session, node_id: int, limit: int = 30) -> list[RunWithNames]:
     query = _runs_join().where(col(t.Run.node_id) == node_id).order_by(col(t.Run.id).desc()).limit(limit)
     return [(run, suite, node) for run, suite, node in session.execute(query)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from groundspeed.service.usecases.views.conditions import leaves
 from groundspeed.service.wire import views as v
 
 THIN = "\u202f"
@@ -89,6 +90,39 @@ def params(values: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_WORDS = {"mhz": "MHz", "w": "W", "c": "°C", "s": "s", "bytes": "B"}
+
+
+def conditions(recorded: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a run recorded of its surroundings as (name, text); what could not be read says why."""
+    return [(_bare(name), _condition(name, value)) for name, value in leaves(recorded) if value not in ({}, [], None)]
+
+
+def _bare(name: str) -> str:
+    """A name without the unit at its end, which stands with the value."""
+    head, _, last = name.rpartition(" ")
+    return head if head and last in _WORDS else name
+
+
+def _condition(name: str, value: Any) -> str:
+    unit = _WORDS.get(name.rpartition(" ")[2], "")
+    if isinstance(value, Mapping) and "unavailable" in value:
+        return f"not known: {value['unavailable']}"
+    if isinstance(value, Mapping):
+        ends = [figure(value[end], unit) for end in ("min", "max") if end in value]
+        return figure(value.get("median"), unit) + (f" ({' to '.join(ends)})" if len(set(ends)) > 1 else "")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_value(one) for one in value)
+    return figure(value, unit)
+
+
+def figure(value: Any, unit: str) -> str:
+    """A number in its unit, or whatever else it is as text."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return quantity(float(value), unit)
+    return "–" if value is None else _value(value)
 
 
 def short(sha: str) -> str:

@@ -9,7 +9,9 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
+from groundspeed.service.api import problems
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.pages import render
 from groundspeed.service.wire.views import View
@@ -44,6 +46,16 @@ def page(request: Request, template: str, model: View, status: int = 200) -> Res
 def problem(request: Request, status: int, title: str, advice: str = "") -> Response:
     """An error as a page; the application's own handlers may use it for addresses that no route knows."""
     return page(request, "error.html", Problem(status=status, title=title, advice=advice), status)
+
+
+async def unknown(request: Request, error: Exception) -> Response:
+    """What the framework refuses (no such address, no such method): a page, or for programs a problem."""
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/api/"):
+        return problems.problem(error.status_code, "http", str(error.detail), "See /docs for what there is.")
+    if error.status_code == 404:
+        return problem(request, 404, "There is nothing at this address.", "It may have been mistyped or have moved.")
+    return problem(request, error.status_code, f"{error.detail}.", "")
 
 
 class PageRoute(APIRoute):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -79,24 +79,96 @@ def strip(groups: Sequence[Sequence[float | None]], width: int = 110, height: in
     )
 
 
-def lines(t: Sequence[float | None], y: Sequence[float | None], width: int = 420, height: int = 90) -> Markup:
-    """A condition over time, with its range written at the side."""
-    pairs = [(a, b) for a, b in zip(t, y, strict=True) if a is not None and b is not None]
-    if not pairs:
+PANEL = 58
+"""Height of one condition's part of the chart."""
+PHASES = ("setup", "warmup", "measure")
+"""They follow one another from the moment at which conditions began to be read."""
+
+
+def conditions_chart(run: v.RunPage, width: int = 760) -> Markup:
+    """Conditions over the run on one time axis, its phases shaded, and above them the samples.
+
+    A sample carries no time of its own: they are spread evenly over the measuring phase, in their order.
+    """
+    traces = run.traces[:6]
+    spans = _spans(run.phases_s)
+    ends = [t for trace in traces for t in trace.t if t is not None] + [end for _, _, end in spans]
+    if not traces or not ends:
         return Markup()
-    x = Scale(pairs[0][0], max(pairs[-1][0], pairs[0][0] + 1e-9), 44, width - 4)
-    low, high = min(b for _, b in pairs), max(b for _, b in pairs)
-    pad = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
-    s = Scale(low - pad, high + pad, height - 6, 6)
-    path = "".join(f"{'L' if i else 'M'}{number(x(a))} {number(s(b))}" for i, (a, b) in enumerate(pairs))
-    labels = "".join(
-        f'<text class="tick" x="40" y="{number(s(value))}" dy="0.32em" text-anchor="end">'
-        f"{escape(digits(value, 3))}</text>"
-        for value in ({low, high} if high > low else {low})
-    )
+    x = Scale(0.0, max(*ends, 1e-9), 96, width - 8)
+    measured = next((span for span in spans if span[0] == "measure"), None)
+    first = run.samples[0] if run.samples and run.samples[0].values and measured else None
+    height = 22 + PANEL * (len(traces) + (first is not None)) + 20
+    out = []
+    for name, begin, end in spans:
+        a, b = x(begin), x(end)
+        out.append(
+            f'<g class="phase {name}"><rect x="{number(a)}" width="{number(max(b - a, 0.5))}" y="16" '
+            f'height="{height - 36}"/><text x="{number(a + 3)}" y="11">{escape(name) if b - a > 44 else ""}</text></g>'
+        )
+    top = 22
+    if first is not None and measured is not None:
+        step = (measured[2] - measured[1]) / max(len(first.values), 1)
+        at = tuple(measured[1] + step * (i + 0.5) for i in range(len(first.values)))
+        out.append(_panel(x, at, first.values, (first.series.metric, first.series.unit), top, dots=first.states))
+        top += PANEL
+    for trace in traces:
+        out.append(_panel(x, trace.t, trace.y, (trace.name.replace("_", " "), trace.unit), top))
+        top += PANEL
+    for t in ticks(0.0, x.high, 6):
+        at_x = number(x(t))
+        out += [f'<text class="tick" x="{at_x}" y="{height - 4}" text-anchor="middle">{escape(digits(t, 2))} s</text>']
+    label = "conditions over the run: " + ", ".join(trace.name.replace("_", " ") for trace in traces)
     return markup(
-        f'<svg class="lines" viewBox="0 0 {width} {height}" aria-hidden="true">{labels}<path d="{path}"/></svg>'
+        f'<svg class="conditions" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f"{''.join(out)}</svg>"
     )
+
+
+def _spans(phases_s: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """(name, begin, end) of the phases, in seconds from the first reading."""
+    out, at = [], 0.0
+    for name in PHASES:
+        lasted = phases_s.get(name, 0.0)
+        if lasted > 0:
+            out.append((name, at, at + lasted))
+        at += lasted
+    return out
+
+
+def _panel(
+    x: Scale,
+    t: Sequence[float | None],
+    y: Sequence[float | None],
+    named: tuple[str, str],
+    top: int,
+    dots: Sequence[str] | None = None,
+) -> str:
+    """One quantity over time: its name, its range, a line (or dots, each with its state)."""
+    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(t, y, strict=True)) if a is not None and b is not None]
+    if not pairs:
+        return ""
+    name, unit = named
+    low, high = min(b for _, _, b in pairs), max(b for _, _, b in pairs)
+    # What hardly moves is drawn as hardly moving.
+    pad = max((high - low) * 0.08, abs(high) * 0.01) or 1.0
+    s = Scale(low - pad, high + pad, top + PANEL - 8, top + 6)
+    factor, word = scale_of(high, unit)
+    ends = [digits(high / factor, 3), digits(low / factor, 3)] if high > low else [digits(high / factor, 3)]
+    text = f"{' … '.join(reversed(ends))} {word if word != '1' else ''}"
+    out = [
+        f'<text class="name" x="0" y="{top + 20}">{escape(name[:16])}<title>{escape(name)}</title></text>',
+        f'<text class="tick" x="0" y="{top + 36}">{escape(text)}</text>',
+    ]
+    if dots is None:
+        path = "".join(f"{'L' if i else 'M'}{number(x(a))} {number(s(b))}" for i, (_, a, b) in enumerate(pairs))
+        return "".join([*out, f'<path d="{path}"/>'])
+    out += [
+        f'<circle class="dot {escape(dots[i] if i < len(dots) else "valid")}" cx="{number(x(a))}" '
+        f'cy="{number(s(b))}" r="2"/>'
+        for i, a, b in pairs
+    ]
+    return "".join(out)
 
 
 def samples(

@@ -62,7 +62,7 @@ def chart(graph: v.Graph) -> Markup:
     if not values:
         return Markup()
     relative = len({s.series.unit for s in graph.series}) > 1 or graph.query.get("mode") == "relative"
-    bases = [_base(s) if relative else 1.0 for s in graph.series]
+    bases = [_base(graph, s) if relative else 1.0 for s in graph.series]
     log = graph.query.get("y") == "log" and min(values) > 0
     y = _value_scale(graph, bases, log=log)
     positions = graph.revisions.position
@@ -82,8 +82,11 @@ def _divided(y: Scale, base: float) -> Callable[[float], float]:
     return lambda value: y(value / base)
 
 
-def _base(series: v.GraphSeries) -> float:
-    return next((y for y in series.points.value if y), 1.0)
+def _base(graph: v.Graph, series: v.GraphSeries) -> float:
+    """What relative values are relative to: the value at the commit that ``ref`` names, else the first there is."""
+    p, ref = series.points, graph.query.get("ref", "")
+    at = (y for r, y in zip(p.revision, p.value, strict=True) if y and ref and graph.revisions.sha[r].startswith(ref))
+    return next(at, None) or next((y for y in p.value if y), 1.0)
 
 
 def _value_scale(graph: v.Graph, bases: Sequence[float], *, log: bool) -> Scale:

@@ -81,7 +81,17 @@ def load_regressions(
     slug: str,
     kind: Literal["regression", "improvement", "change", "all"] = "regression",
     state: Literal[
-        "open", "all", "new", "acknowledged", "in-progress", "accepted", "false-alarm", "fixed", "recovered"
+        "open",
+        "all",
+        "new",
+        "acknowledged",
+        "in-progress",
+        "accepted",
+        "false-alarm",
+        "fixed",
+        "recovered",
+        "withdrawn",
+        "merged",
     ] = "open",
     cursor: Cursor = "",
 ) -> v.RegressionList:

@@ -16,10 +16,14 @@ from groundspeed.service.domain.compare import GateConfig
 from groundspeed.service.domain.compare import compare as judge
 from groundspeed.service.domain.series import Direction
 from groundspeed.service.usecases.views import refs
+from groundspeed.service.usecases.views.conditions import leaves, number
 from groundspeed.service.wire import views as v
 
 By = Literal["revision", "environment", "node", "run"]
 NEWEST_RUNS = 300
+OFFERED = 40
+RUNS_LOOKED_AT = 2000
+"""Environments and nodes that are offered are those of so many newest runs."""
 DEFAULT_THRESHOLDS = {"time": 0.03, "rate": 0.03, "bytes": 0.02, "ratio": 0.03, "counter": 0.01}
 
 
@@ -66,8 +70,28 @@ def compare(db: Database, slug: str, query: CompareQuery, echo: dict[str, str] |
             environment=differences,
             conditions=conditions,
             problem=problem,
+            choices=_choices(session, project, query.by),
             query=echo or {},
         )
+
+
+def _choices(session: Session, project: Any, by: By) -> tuple[v.Choice, ...]:
+    """What the newest work offers to compare."""
+    if by == "revision":
+        newest = reads.newest_revisions(session, project.id, OFFERED)
+        return tuple(v.Choice(value=r.sha[:12], label=r.title) for r in newest)
+    if by == "run":
+        runs = reads_work.newest_runs_of_project(session, project.id, OFFERED)
+        return tuple(
+            v.Choice(value=str(run.id), label=f"{suite} {run.benchmark_key} on {node}") for run, suite, node in runs
+        )
+    places = reads_work.newest_places(session, project.id, RUNS_LOOKED_AT)
+    if by == "node":
+        names = {node.id: node.name for node in reads_work.nodes(session)}
+        return tuple(v.Choice(value=names[id_], label=names[id_]) for id_ in dict.fromkeys(node for _, node in places))
+    found = reads.environments_by_id(session, {environment for environment, _ in places})
+    offered = [refs.environment_ref(found[id_]) for id_ in sorted(found, reverse=True)][:OFFERED]
+    return tuple(v.Choice(value=str(one.id), label=f"{one.label} ({one.fingerprint[:8]})") for one in offered)
 
 
 def _side(session: Session, project: Any, by: By, key: str) -> _Loaded | None:
@@ -132,10 +156,10 @@ def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Median over runs of each condition that is a number (or has one named median)."""
     found: dict[str, list[float]] = {}
     for one in conditions:
-        for name, value in one.items():
-            number = value.get("median") if isinstance(value, dict) else value
-            if isinstance(number, (int, float)) and not isinstance(number, bool):
-                found.setdefault(name, []).append(float(number))
+        for name, value in leaves(one):
+            known = number(value)
+            if known is not None:
+                found.setdefault(name, []).append(known)
     return {name: f"{median(numbers):.4g}" for name, numbers in found.items()}
 
 

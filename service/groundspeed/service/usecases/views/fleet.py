@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
@@ -13,7 +14,8 @@ from groundspeed.service.db import reads, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
-from groundspeed.service.usecases.views.overview import node_strips
+from groundspeed.service.usecases.views.conditions import hygiene
+from groundspeed.service.usecases.views.overview import node_strips, workers
 from groundspeed.service.usecases.views.runs import run_row
 from groundspeed.service.wire import views as v
 
@@ -26,7 +28,12 @@ def fleet(db: Database, now: datetime) -> v.Fleet:
     """All nodes, and the series that at least two of them have lately run."""
     with db.read() as session:
         strips = node_strips(session, now)
-        return v.Fleet(nodes=tuple(strips), rows=tuple(_rows(session, [n.id for n in strips])))
+        nodes = workers(strips)
+        return v.Fleet(
+            nodes=nodes,
+            imported=tuple(strip for strip in strips if strip not in nodes),
+            rows=tuple(_rows(session, [n.id for n in nodes])),
+        )
 
 
 def _rows(session: Session, nodes: Sequence[int], only: int | None = None) -> list[v.HeatRow]:
@@ -84,6 +91,8 @@ def node_page(db: Database, name: str, now: datetime) -> v.NodePage:
             plugins=tuple({"name": p.plugin, "version": p.version} for p in reads_work.plugins_of(session, id_)),
             peers=tuple(_peers(session, [s.id for s in strips], id_)),
             runs=tuple(run_row(run, suite, node, names) for run, suite, node in runs),
+            hygiene=tuple(Counter(text for run, _, _ in runs for text in set(hygiene(run.conditions))).most_common(8)),
+            hygiene_runs=sum("hygiene" in run.conditions for run, _, _ in runs),
         )
 
 

@@ -10,6 +10,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_work
 from groundspeed.service.db.engine import Database
+from groundspeed.service.usecases.import_rows import NODE_PREFIX
 from groundspeed.service.usecases.views import findings, refs, work
 from groundspeed.service.usecases.views.grid import SILENT_AFTER
 from groundspeed.service.wire import views as v
@@ -17,6 +18,11 @@ from groundspeed.service.wire import views as v
 REVISIONS = 20
 FRESH = timedelta(seconds=300)
 """A node that was heard of so lately is there."""
+
+
+def workers(strips: Sequence[v.NodeStrip]) -> tuple[v.NodeStrip, ...]:
+    """Without the machines of which only imported results are known."""
+    return tuple(strip for strip in strips if not strip.name.startswith(NODE_PREFIX))
 
 
 def node_strips(session: Session, now: datetime) -> list[v.NodeStrip]:
@@ -74,7 +80,7 @@ def project_list(db: Database, now: datetime) -> v.ProjectList:
     """All projects, and the machines that serve them."""
     with db.read() as session:
         return v.ProjectList(
-            projects=tuple(_cards(session, reads.projects(session))), nodes=tuple(node_strips(session, now))
+            projects=tuple(_cards(session, reads.projects(session))), nodes=workers(node_strips(session, now))
         )
 
 
@@ -121,7 +127,7 @@ def overview(db: Database, slug: str, now: datetime) -> v.Overview:
                     session, reads_work.requests(session, project.id, states=reads_work.UNFINISHED, limit=8)
                 )
             ),
-            nodes=tuple(node_strips(session, now)),
+            nodes=workers(node_strips(session, now)),
             silent=tuple(_silent(session, project)),
         )
 

@@ -19,7 +19,9 @@ from groundspeed.service.wire import views as v
 
 MAX_SAMPLES = 5000
 MAX_INFLATED = 64 << 20
-_UNITS = {"mhz": "MHz", "c": "°C", "w": "W", "percent": "%", "bytes": "B", "ratio": ""}
+_UNITS = {"mhz": "MHz", "c": "°C", "w": "W", "percent": "%", "utilisation": "%", "bytes": "B", "ratio": ""}
+_FIRST = ("sm_mhz", "power_w", "temperature_c", "memory_mhz", "utilisation", "memory_used_bytes")
+"""Traces in the order in which one looks at them; others follow."""
 
 
 def run_row(run: Any, suite: str, node: str, names: refs.Names) -> v.RunRow:
@@ -159,7 +161,7 @@ def traces(blob: bytes | None) -> list[v.Trace]:
         if any(value is not None for value in y) and len(y) == len(times):
             unit = _UNITS.get(str(name).rsplit("_", 1)[-1], "")
             out.append(v.Trace(name=str(name), unit=unit, t=times, y=y))
-    return out
+    return sorted(out, key=lambda trace: _FIRST.index(trace.name) if trace.name in _FIRST else len(_FIRST))
 
 
 def _columns(rows: list[Any]) -> dict[str, list[Any]]:

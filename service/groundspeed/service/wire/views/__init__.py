@@ -20,7 +20,7 @@ from groundspeed.service.wire.views.charts import (
     Segment,
     Spark,
 )
-from groundspeed.service.wire.views.compare import Compare, CompareRow, FacetDifference, Side
+from groundspeed.service.wire.views.compare import Choice, Compare, CompareRow, FacetDifference, Side
 from groundspeed.service.wire.views.fleet import DeviceView, Fleet, HeatCell, HeatRow, NodePage
 from groundspeed.service.wire.views.parts import (
     Change,
@@ -79,6 +79,7 @@ __all__ = [
     "AttemptNews",
     "AttemptView",
     "Change",
+    "Choice",
     "Column",
     "Compare",
     "CompareRow",

@@ -38,6 +38,13 @@ class FacetDifference(View):
     head: str | None
 
 
+class Choice(View):
+    """Something that can be compared: what to write for it, and what it is."""
+
+    value: str
+    label: str
+
+
 class Compare(View):
     project: ProjectRef
     base: Side | None
@@ -48,4 +55,6 @@ class Compare(View):
     conditions: tuple[FacetDifference, ...]
     problem: str
     """Why there is nothing to compare, and what to do."""
+    choices: tuple[Choice, ...]
+    """What the newest work offers, of the kind that is compared."""
     query: dict[str, str]

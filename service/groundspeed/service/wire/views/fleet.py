@@ -26,6 +26,8 @@ class HeatRow(View):
 
 class Fleet(View):
     nodes: tuple[NodeStrip, ...]
+    imported: tuple[NodeStrip, ...]
+    """Machines of which only other tools' results are known: they run nothing."""
     rows: tuple[HeatRow, ...]
 
 
@@ -51,3 +53,7 @@ class NodePage(View):
     plugins: tuple[dict[str, str], ...]
     peers: tuple[HeatRow, ...]
     runs: tuple[RunRow, ...]
+    hygiene: tuple[tuple[str, int], ...]
+    """What made the surroundings of its newest runs doubtful, and in how many of them."""
+    hygiene_runs: int
+    """How many of those runs say anything of their surroundings."""

@@ -111,7 +111,7 @@ def quantised(model: Any, device: str) -> Any:
 
     if device != "cpu":
         raise Unsupported("mode int8 is torch's dynamic quantisation, which runs on the CPU only")
-    dynamic = torch.ao.quantization.quantize_dynamic
+    dynamic: Any = torch.ao.quantization.quantize_dynamic
     return dynamic(copy.deepcopy(model), {torch.nn.Linear}, dtype=torch.qint8)
 
 
@@ -141,7 +141,8 @@ def onnx_runner(task: InferenceTask, device: str) -> Callable[[Any], Any]:
     inputs = task.feed() if task.feed is not None else None
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     file = io.BytesIO()
-    torch.onnx.export(task.model, arguments, file, dynamo=False)
+    export: Any = torch.onnx.export
+    export(task.model, arguments, file, dynamo=False)
     session = onnxruntime.InferenceSession(file.getvalue(), providers=[wanted])
     names = [one.name for one in session.get_inputs()]
 
@@ -162,7 +163,8 @@ def graphed(request: Callable[[], object], inputs: Any, task: InferenceTask) -> 
         raise Unsupported("mode graph replays a CUDA graph and needs a CUDA device")
     if task.feed is not None:
         task.feed.source = lambda: inputs
-    side = torch.cuda.Stream()
+    cuda: Any = torch.cuda
+    side = cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):

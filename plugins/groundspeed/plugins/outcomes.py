@@ -5,8 +5,10 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+from groundspeed.plugins.doctor import texts
 from groundspeed.plugins.errors import PluginError
 from groundspeed.plugins.spi import Outcome, Skip, TimedOut, Unsupported, WrongResult
+from groundspeed.plugins.symptoms import as_dict
 
 TRACEBACK_LIMIT = 20_000
 # Texts by which torch, CUDA, HIP and cuBLAS say that memory has run out where they raise no class of its own.
@@ -59,5 +61,9 @@ def evidence(error: BaseException) -> dict[str, Any]:
     kept["error_type"] = f"{type(error).__module__}.{type(error).__qualname__}"
     if not isinstance(error, Skip | Unsupported | PluginError):
         kept["traceback"] = "".join(traceback.format_exception(error))[-TRACEBACK_LIMIT:]
+    if not isinstance(error, Skip | WrongResult | PluginError):
+        chain = kept.get("traceback", text)
+        hints = [as_dict(code) for code in texts.codes(f"{chain}\n{text}")]
+        kept |= {"hints": hints} if hints else {}
     more = getattr(error, "evidence", None)
     return {**kept, **more} if isinstance(more, dict) else kept

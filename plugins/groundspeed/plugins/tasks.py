@@ -209,7 +209,7 @@ def _maker(given: Any) -> Callable[..., Any] | None:
 
     if given is None:
         return torch.optim.AdamW
-    return None if hasattr(given, "zero_grad") else given  # type: ignore[no-any-return]
+    return None if hasattr(given, "zero_grad") else given  # type: ignore[no-any-return, unused-ignore]
 
 
 def make_optimizer(given: Any, model: Any) -> Any:

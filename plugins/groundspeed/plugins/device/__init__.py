@@ -5,15 +5,20 @@ Nothing here initialises a compute context, so a worker may call it between benc
 
 from __future__ import annotations
 
+import sys
+
 from groundspeed.plugins.device.base import Backend, DeviceInfo, Facet
-from groundspeed.plugins.device.hygiene import node_findings
+from groundspeed.plugins.device.hygiene import fault_findings, node_findings
+from groundspeed.plugins.device.kernel_log import faults, now_s
+from groundspeed.plugins.device.kernel_log import read as read_kernel_log
 from groundspeed.plugins.device.nvml import Nvml, NvmlUnavailable
-from groundspeed.plugins.device.others import AmdSmi, NoMonitor
+from groundspeed.plugins.device.others import AmdSmi, IntelSysfs, NoMonitor
 from groundspeed.plugins.device.present import accelerator_possible
 
 __all__ = ["devices", "environment_facets", "hygiene", "open_backend"]
 
 _opened: list[Backend] = []
+_began_s = now_s()
 
 
 def open_backend() -> Backend:
@@ -24,6 +29,8 @@ def open_backend() -> Backend:
 
 
 def _open() -> Backend:
+    if sys.platform == "darwin":
+        return NoMonitor("apple", "Apple's powermetrics needs root: clocks, power and heat of MPS are not available")
     if not accelerator_possible():
         return NoMonitor("none", "no accelerator: this machine has no device file of one")
     try:
@@ -33,7 +40,11 @@ def _open() -> Backend:
     try:
         return AmdSmi()
     except Exception as error:  # noqa: BLE001 - an absent or broken vendor library is an answer, whatever it raises
-        return NoMonitor("none", f"{reason}; amdsmi: {error}")
+        reason += f"; amdsmi: {error}"
+    try:
+        return IntelSysfs()
+    except (LookupError, OSError) as error:
+        return NoMonitor("none", f"{reason}; {error}")
 
 
 def devices() -> tuple[DeviceInfo, ...]:
@@ -49,6 +60,9 @@ def environment_facets() -> tuple[Facet, ...]:
 def hygiene() -> tuple[str, ...]:
     """Findings in words that should take the node out of use; empty: clean."""
     backend = open_backend()
-    return tuple(
-        finding for device in backend.devices() for finding in node_findings(device, backend.state(device.uuid))
-    )
+    found = [one for device in backend.devices() for one in node_findings(device, backend.state(device.uuid))]
+    if found or backend.devices():
+        # What the log held before this process began may have been put right since.
+        log, _ = read_kernel_log(since_boot_s=_began_s)
+        found += fault_findings(faults(log))
+    return tuple(found)

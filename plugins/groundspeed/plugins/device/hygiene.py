@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from groundspeed.plugins.device.base import DeviceInfo, Process, State
+from groundspeed.plugins.device.kernel_log import Fault
+from groundspeed.plugins.symptoms import SYMPTOMS
 
 HOT_C = 80.0
 """Above this a device starts too near its slowdown temperature: wait for it to cool."""
@@ -18,27 +20,40 @@ def node_findings(device: DeviceInfo, state: State) -> list[str]:
     name = f"GPU {device.index} ({device.model}, {device.uuid})"
     found = []
     if state.ecc_uncorrected:
-        found.append(
-            f"{name}: {state.ecc_uncorrected} uncorrected ECC errors since the last reboot: drain the node, reset the "
-            "GPU, and have it replaced if they come back"
-        )
+        found.append(_words("ecc-errors", name, f"{state.ecc_uncorrected} of them"))
     if state.remapped_rows_failed:
-        found.append(f"{name}: remapping a memory row has failed: have the GPU replaced")
+        found.append(_words("row-remap-failed", name))
     elif state.remapped_rows_pending:
-        found.append(f"{name}: a memory row waits to be remapped: reset the GPU when the node is drained")
+        found.append(_words("row-remap-pending", name))
     return found
+
+
+def fault_findings(faults: Iterable[Fault]) -> list[str]:
+    """What takes the node out of use from the kernel's log: faults of devices and switches, not of programs."""
+    found: dict[tuple[str, int], str] = {}
+    for fault in faults:
+        if not fault.of_application:
+            code = "fabric" if fault.source == "switch" else "xid"
+            found.setdefault((fault.pci, fault.number), _words(code, str(fault)))
+    return list(found.values())
+
+
+def _words(code: str, where: str, evidence: str = "") -> str:
+    """In the words of doctor."""
+    symptom = SYMPTOMS[code]
+    return f"{where}: {symptom.what}{f' ({evidence})' if evidence else ''}: {symptom.cure}"
 
 
 def clean_findings(state: State, own: Collection[int]) -> list[str]:
     """What makes a measurement now untrustworthy: other processes, leaked memory."""
     found = [
-        f"process {process.pid} holds {_mib(process.memory_bytes)} of the device"
+        f"process {process.pid} holds {mib(process.memory_bytes)} of the device"
         for process in foreign(state.processes, own)
     ]
     used = state.memory_used_bytes
     if not state.processes and used is not None and used - state.memory_reserved_bytes > LEAK_BYTES:
         found.append(
-            f"{_mib(used)} of device memory are in use by no listed process: leaked, or held in another container"
+            f"{mib(used)} of device memory are in use by no listed process: leaked, or held in another container"
         )
     return found
 
@@ -77,5 +92,5 @@ def cool_down(
     return current
 
 
-def _mib(size: int | None) -> str:
+def mib(size: int | None) -> str:
     return "an unknown amount" if size is None else f"{size / (1 << 20):.0f} MiB"

@@ -13,6 +13,7 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p, create_string_bu
 from typing import Any
 
 from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
+from groundspeed.plugins.device.reasons import APPLICATION_CLOCKS
 
 SUCCESS, NOT_SUPPORTED, INSUFFICIENT_SIZE = 0, 3, 7
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
@@ -189,8 +190,20 @@ class Nvml:
             power_limit_w=_watts(self._number("nvmlDeviceGetEnforcedPowerLimit", handle)),
             power_default_w=_watts(self._number("nvmlDeviceGetPowerManagementDefaultLimit", handle)),
             mig=bool(mig.value) if has_mig else None,
+            clocks_locked=self._locked(handle),
             missing=dict(self._errors),
         )
+
+    def _locked(self, handle: c_void_p) -> bool | None:
+        """Whether a set clock holds: NVML lists no lock, but says when one decides, or differs from the default."""
+        reasons = self._reasons(handle)
+        now, default = c_uint(), c_uint()
+        asked = self._call("nvmlDeviceGetApplicationsClock", handle, c_int(_CLOCK_SM), byref(now)) and self._call(
+            "nvmlDeviceGetDefaultApplicationsClock", handle, c_int(_CLOCK_SM), byref(default)
+        )
+        if asked and now.value != default.value:
+            return True
+        return None if reasons is None else bool(reasons & APPLICATION_CLOCKS)
 
     def _ecc(self, handle: c_void_p, kind: int) -> int | None:
         """Since the last reboot (volatile). ``kind`` 0: corrected, 1: uncorrected."""

@@ -1,9 +1,10 @@
-"""Devices without NVML behind the same interface: AMD through amdsmi, and Intel XPU, Apple MPS and none at all."""
+"""Devices without NVML behind the same interface: AMD through amdsmi, Intel through the kernel's files, and none."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
@@ -124,6 +125,81 @@ class AmdSmi:
             driver = self._ask("amdsmi_get_gpu_driver_info", handle) or {}
             version = driver.get("driver_version")
             yield Facet("node", "gpu.driver", version, "" if version else "amdsmi gives no driver version")
+
+
+class IntelSysfs:
+    """Intel's discrete GPUs through what i915 and xe show under /sys/class/drm; nothing needs rights or a library.
+
+    Written against the kernel's documentation (sysfs-driver-intel-i915-hwmon, -xe-hwmon), not run on Intel hardware.
+    """
+
+    vendor = "intel"
+
+    def __init__(self, root: Path = Path("/sys/class/drm")) -> None:
+        """Raises LookupError when there is none."""
+        found = sorted(root.glob("card[0-9]*/device/vendor")) if root.is_dir() else []
+        cards = [path.parent for path in found if _read(path) == "0x8086" and "-" not in path.parent.parent.name]
+        self._cards = {self._slot(card): card for card in cards if any(card.glob("hwmon/hwmon*"))}
+        if not self._cards:
+            raise LookupError(f"no Intel GPU with a monitor under {root}")
+
+    @staticmethod
+    def _slot(card: Path) -> str:
+        lines = (_read(card / "uevent") or "").splitlines()
+        return next((line.partition("=")[2] for line in lines if line.startswith("PCI_SLOT_NAME=")), str(card))
+
+    def _value(self, uuid: str, *patterns: str) -> float | None:
+        card = self._cards.get(uuid)
+        for pattern in patterns if card is not None else ():
+            for path in sorted(card.glob(pattern)):  # type: ignore[union-attr]
+                text = _read(path)
+                if text and text.lstrip("-").isdigit():
+                    return float(text)
+        return None
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return tuple(
+            DeviceInfo(index, slot, f"Intel GPU {_read(card / 'device') or 'unknown'}")
+            for index, (slot, card) in enumerate(self._cards.items())
+        )
+
+    def reading(self, uuid: str) -> Reading:
+        heat = self._value(uuid, "hwmon/hwmon*/temp2_input", "hwmon/hwmon*/temp1_input")
+        return Reading(
+            sm_mhz=self._value(uuid, "tile0/gt0/freq0/act_freq", "../gt/gt0/rps_act_freq_mhz", "../gt_act_freq_mhz"),
+            temperature_c=None if heat is None else heat / 1000,
+        )
+
+    def processes(self, uuid: str) -> tuple[Process, ...] | None:  # noqa: ARG002 - the interface's
+        return None
+
+    def energy_j(self, uuid: str) -> float | None:
+        value = self._value(uuid, "hwmon/hwmon*/energy1_input")
+        return None if value is None else value * 1e-6
+
+    def state(self, uuid: str) -> State:
+        return State(
+            temperature_c=self.reading(uuid).temperature_c,
+            power_limit_w=_micro(self._value(uuid, "hwmon/hwmon*/power1_max")),
+            power_default_w=_micro(self._value(uuid, "hwmon/hwmon*/power1_rated_max")),
+            missing=dict.fromkeys(
+                ("processes", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "remapped_rows"),
+                "the kernel's files do not tell it without rights",
+            ),
+        )
+
+    def facets(self) -> Iterable[Facet]:
+        for card in list(self._cards.values())[:1]:
+            module = card / "driver" / "module"
+            version = _read(module / "version") or _read(module / "srcversion")
+            yield Facet("node", "gpu.driver", version, "" if version else "the module is part of the kernel")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
 
 
 def _number(value: Any) -> float | None:

@@ -273,7 +273,8 @@ def event_timed(operation: Operation, repeats: int) -> Callable[[], float]:
     """Each operation launched from Python: below some MiB the host's own time shows."""
     import torch
 
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    event: Any = torch.cuda.Event
+    start, end = event(enable_timing=True), event(enable_timing=True)
 
     def sample() -> float:
         operation.reset()
@@ -283,7 +284,7 @@ def event_timed(operation: Operation, repeats: int) -> Callable[[], float]:
             operation.run()
         end.record()
         end.synchronize()
-        return start.elapsed_time(end) * 1e-3 / repeats
+        return float(start.elapsed_time(end)) * 1e-3 / repeats
 
     return sample
 
@@ -297,7 +298,8 @@ def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
     with torch.cuda.graph(graph):
         for _ in range(repeats):
             operation.run()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    event: Any = torch.cuda.Event
+    start, end = event(enable_timing=True), event(enable_timing=True)
 
     def sample() -> float:
         operation.reset()
@@ -307,6 +309,6 @@ def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
         graph.replay()
         end.record()
         end.synchronize()
-        return start.elapsed_time(end) * 1e-3 / repeats
+        return float(start.elapsed_time(end)) * 1e-3 / repeats
 
     return sample

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from groundspeed.plugins.device import reasons
 from groundspeed.plugins.device.base import Reading
 from groundspeed.plugins.spi import SampleState
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.timing.sampler import Trace
 
 LAUNCH_BOUND_SHARE = 0.8
@@ -71,11 +72,11 @@ def _labels(trace: Trace) -> dict[str, str]:
         capped = sum(bool(bits & reasons.POWER_CAP) for bits in known) / len(known)
         hot = sum(bool(bits & reasons.THERMAL) for bits in known) / len(known)
         if capped >= CAPPED_SHARE:
-            labels["power_capped"] = f"the power cap held the clock down in {capped:.0%} of the readings"
+            labels["power_capped"] = f"in {capped:.0%} of the readings {hint('power-capped')}"
         if hot > 0:
-            labels["thermally_throttled"] = f"the device was slowed by heat in {hot:.0%} of the readings"
+            labels["thermally_throttled"] = f"in {hot:.0%} of the readings {hint('thermally-throttled')}"
     if any(trace.foreign):
-        labels["contaminated"] = "another process held the device while this was measured"
+        labels["contaminated"] = f"another process held the device while this was measured: {hint('contaminated')}"
     return labels
 
 
@@ -83,14 +84,10 @@ def bound_labels(wall_s: float, busy_s: float | None, input_wait_s: float | None
     """Launch-bound and input-bound, from medians per step in seconds; None: not known."""
     labels = {}
     if busy_s is not None and wall_s > 0 and busy_s / wall_s < LAUNCH_BOUND_SHARE:
-        labels["launch_bound"] = (
-            f"the device works {busy_s / wall_s:.0%} of the time: the host's launches decide, and wall time measures "
-            "the host; capture the step in a CUDA graph or compile it, or gate on device-busy time"
-        )
+        labels["launch_bound"] = f"the device works {busy_s / wall_s:.0%} of the time: {hint('launch-bound')}"
     if input_wait_s is not None and wall_s > 0 and input_wait_s / wall_s > INPUT_BOUND_SHARE:
         labels["input_bound"] = (
-            f"{input_wait_s / wall_s:.0%} of a step is waiting for the next batch: more loader workers, pinned memory, "
-            "or preparation on the device"
+            f"{input_wait_s / wall_s:.0%} of a step is waiting for the next batch: {hint('input-bound')}"
         )
     return labels
 

@@ -90,7 +90,8 @@ def device_uuid(device: str, backend: Backend) -> str | None:
     if kind not in {"cuda", "xpu"} or not listed:
         return None
     index = int(number or 0)
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    variable = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}.get(backend.vendor, "ZE_AFFINITY_MASK")
+    visible = [name for name in os.environ.get(variable, "").split(",") if name]
     if visible:
         if index >= len(visible):
             return None

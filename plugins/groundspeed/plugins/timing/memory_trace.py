@@ -83,7 +83,7 @@ def _trace_cpu(context: Context) -> MemoryTrace:
             _take_steps(context, step)
     finally:
         gc.enable()
-    events = recording.kineto_results.events()  # type: ignore[union-attr]
+    events = recording.kineto_results.events()  # type: ignore[union-attr, unused-ignore]
     mark = next(event.start_ns() for event in events if event.name() == SETUP_MARK)
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
     peak, setup = running_peak(changes, mark)

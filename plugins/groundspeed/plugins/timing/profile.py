@@ -71,7 +71,7 @@ class TorchTracer:
         return time.time_ns()
 
     def intervals(self) -> list[Interval]:
-        from torch.autograd import DeviceType
+        from torch.autograd import DeviceType  # type: ignore[attr-defined, unused-ignore]
 
         found = [
             Interval(event.name(), event.start_ns(), event.duration_ns())

@@ -82,6 +82,12 @@ class Settings(NotificationSettings, AccountSettings):
         30.0, description="Log lines go after so many days; 0: keep them for ever."
     )
     git_timeout_s: Seconds = Field(600.0, description="Longest a fetch of a repository may take.")
+    campaign_hooks: dict[str, str] = Field(
+        default_factory=dict,
+        description="Hooks that campaigns may call for a node, by name, as a JSON object: a command of this machine or "
+        "an http(s) address. They are the operator's: nobody can bring one with a campaign.",
+    )
+    campaign_hook_s: Seconds = Field(1800.0, description="Longest that a campaign's hook may take for one node.")
     credentials: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="Tokens for private repositories by name, as a JSON object; "

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+from groundspeed.service.control import webhook
 from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, silence, watch
+from groundspeed.service.usecases.campaigns import hooks
+from groundspeed.service.usecases.campaigns import step as campaign_step
 
 log = logging.getLogger(__name__)
 _bound: list[Parts] = []
@@ -59,6 +64,18 @@ def watch_project(project_id: int) -> None:
     _said(lambda: watch.poll(parts.database, parts.mirrors, project_id, _now()), f"project {project_id}")
 
 
+@_task("groundspeed.control.campaign_hook")
+def campaign_hook(part_id: int) -> None:
+    """In a thread of its own: upgrading a node may take longer than the next tick can wait."""
+    threading.Thread(target=_hook, args=(_parts(), part_id), name=f"hook {part_id}", daemon=True).start()
+
+
+def _hook(parts: Parts, part_id: int) -> None:
+    settings = parts.settings
+    post = partial(webhook.post, limit_s=settings.campaign_hook_s)
+    hooks.run(parts.database, part_id, settings.campaign_hooks, post, _now(), settings.campaign_hook_s)
+
+
 @_task(TICK)
 def tick() -> None:
     """Whatever a lost message left undone is found here, and what is due by the clock begins."""
@@ -71,6 +88,8 @@ def tick() -> None:
         watch_project(project_id)
     for project_id in followup.waiting(parts.database, now):
         follow_up(project_id)
+    campaign_step.tick(parts.database, now, parts.settings.node_silent_s)
+    hooks.forgotten(parts.database, now, parts.settings.campaign_hook_s)
     jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
     outbox.forget_sent(parts.database, now)
     silence.look(

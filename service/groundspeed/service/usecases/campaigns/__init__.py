@@ -1,0 +1,1 @@
+"""Campaigns: one change of environment over many nodes, from the first baseline to the verdict."""

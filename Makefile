@@ -7,6 +7,7 @@ DATA ?= .groundspeed
 REPO ?=
 RANGE ?=
 ONCE ?=
+TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -39,7 +40,7 @@ run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and s
 	@$(BIN)/groundspeed demo --data $(DATA) $(if $(REPO),--repo $(REPO)) $(if $(RANGE),--range $(RANGE)) $(if $(ONCE),--once)
 
 test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
-	@$(BIN)/python -m pytest -q -m "not long"
+	@$(BIN)/python -m pytest -q -m "not long" -n $(TEST_PROCESSES) --dist loadfile
 
 test-long: $(VENV)/.test web ## The tests that take minutes each: other seeds of the example, packaging, visual baselines
 	@$(BIN)/python -m pytest -q -m long

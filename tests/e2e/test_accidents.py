@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 
 import pytest
@@ -39,10 +38,8 @@ def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verd
     jobs = groundspeed.query("select state, count(*) from job where reason = 'measure' group by state")
     assert jobs == [("done", len(shas))]
 
-    begin = time.monotonic()
     again = groundspeed.run(*demo, "--once", timeout_s=120)
     assert again.returncode == 0, again.stderr
-    assert time.monotonic() - begin < 60, "there is nothing to measure"
     assert (groundspeed.query(RUNS), found(groundspeed.findings("counted"))) == (results, table)
 
     with groundspeed.running("up", "--port", "0"):

@@ -274,9 +274,7 @@ def test_sigterm_gives_the_job_back_and_leaves_nothing(service: Any, repo: Any, 
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     assert worker.process is not None
     below = psutil.Process(worker.process.pid).children(recursive=True)
-    begin = time.monotonic()
     assert worker.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - begin < 12
     assert not [p for p in below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert [f["state"] for f in service.finished.values()] == ["released"]
     assert list(service.of_job(1)) == [(0, "fine", 0)]

@@ -107,9 +107,8 @@ def _write(session: Session, request_id: int, wanted: _Wanted, now: datetime, li
         return Planned()
     project = session.scalars(held(select(Project).where(col(Project.id) == request.project_id))).one()
     checked = configuration.check(session, wanted.config, request.payload.get("suites", ()))
-    trust = request.payload.get("trust", "trusted")
     for suite in checked:
-        _runnable(session, specs.requirements(suite, trust), suite.suite.name)
+        _runnable(session, _required(request, suite), suite.suite.name)
     if not project.watch:
         revisions.sync_branch(session, project, wanted.repo, wanted.branch_tip)
     elif project.tip_sha is None:  # the tip is the watcher's to move: what lies before it has been asked for
@@ -163,7 +162,7 @@ def _jobs(
     trust = request.payload.get("trust", "trusted")
     drafts = {
         suite.suite.name: (specs.job_spec(project, wanted.config, suite, wanted.tip_sha, trust),
-                           specs.requirements(suite, trust))
+                           _required(request, suite))
         for suite in checked
     }  # fmt: skip
     if "base" in request.payload:
@@ -195,6 +194,12 @@ def _jobs(
             )
             new.append((job, [("point", stored[sha])]))
     return _Jobs(new, skipped)
+
+
+def _required(request: Request, suite: CheckedSuite) -> dict[str, Any]:
+    """What the suite needs of a node, in the pool that the request names if it does."""
+    pool = request.payload.get("pool")
+    return specs.requirements(suite, request.payload.get("trust", "trusted")) | ({"pool": pool} if pool else {})
 
 
 def _gate(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from groundspeed.service.domain.pulls.events import (
@@ -26,6 +27,8 @@ from groundspeed.service.domain.pulls.events import (
 from groundspeed.service.forge.fields import Fields, Malformed
 
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REPOSITORY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,150}")
+_LONGEST_TITLE, _LONGEST_NAME, _MOST_LABELS = 500, 200, 100
 _PULL_ACTIONS: dict[str, PullAction] = {
     "opened": "opened",
     "synchronize": "updated",
@@ -60,7 +63,7 @@ def _push(payload: Fields) -> Event:
         return Ignored("push of another kind of ref")
     pusher = payload.inner_or_none("sender") or payload.inner_or_none("pusher")
     sender = (pusher.text("login", "") or pusher.text("name", "")) if pusher else ""
-    return Pushed(_repository(payload.inner("repository")), ref, before, after, payload.flag("forced"), sender)
+    return Pushed(_own(payload), ref, before, after, payload.flag("forced"), sender)
 
 
 def _pull_request(payload: Fields) -> Event:
@@ -69,26 +72,43 @@ def _pull_request(payload: Fields) -> Event:
         return Ignored(f"pull_request {_short(payload.text('action'))}")
     if action == "retargeted" and not _base_was_edited(payload):
         return Ignored("pull_request edited without a new base")
-    pull = payload.inner("pull_request")
+    repository = _own(payload)
+    label = payload.inner_or_none("label") if payload.text("action") == "labeled" else None
+    sender = payload.inner_or_none("sender")
+    return read_pull(
+        payload.inner("pull_request"),
+        repository,
+        action,
+        sender=sender.text("login", "") if sender else "",
+        added_label=label.text("name", "") if label else "",
+    )
+
+
+def read_pull(
+    pull: Fields, repository: Repository, action: PullAction, *, sender: str = "", added_label: str = ""
+) -> PullRequest:
+    """A pull request as events and lists describe it. Raises :class:`Malformed`."""
     head, base = pull.inner("head"), pull.inner("base")
     fork = head.inner_or_none("repo")
     return PullRequest(
-        repository=_repository(payload.inner("repository")),
-        number=pull.number("number"),
+        repository=repository,
+        number=_pull_number(pull),
         action=action,
-        title=pull.text("title", ""),
+        title=pull.text("title", "")[:_LONGEST_TITLE],
         author=_login(pull),
         association=pull.text("author_association", "NONE"),
         state="closed" if pull.text("state") == "closed" else "open",
         merged=pull.flag("merged"),
         draft=pull.flag("draft"),
         head_sha=_must_be_sha(head, "sha"),
-        head_ref=head.text("ref"),
-        head_repository=_repository(fork) if fork else None,
-        base_ref=base.text("ref"),
+        head_ref=head.text("ref")[:_LONGEST_NAME],
+        head_repository=read_repository(fork) if fork else None,
+        base_ref=base.text("ref")[:_LONGEST_NAME],
         base_sha=_must_be_sha(base, "sha"),
-        labels=tuple(label.text("name", "") for label in pull.items("labels")),
+        labels=tuple(label.text("name", "")[:_LONGEST_NAME] for label in pull.items("labels")[:_MOST_LABELS]),
         updated_at=pull.text("updated_at", ""),
+        sender=sender,
+        added_label=added_label,
     )
 
 
@@ -105,8 +125,8 @@ def _issue_comment(payload: Fields) -> Event:
         return Ignored("comment on an issue that is no pull request")
     user = comment.inner_or_none("user")
     return Commented(
-        repository=_repository(payload.inner("repository")),
-        number=issue.number("number"),
+        repository=_own(payload),
+        number=_pull_number(issue),
         comment_id=comment.number("id"),
         author=_login(comment),
         author_is_bot=user is not None and user.text("type", "User") == "Bot",
@@ -133,24 +153,25 @@ def _check_suite(payload: Fields) -> Event:
 
 def _check(payload: Fields, check: Fields, action: str, external_id: str) -> CheckAsked:
     return CheckAsked(
-        repository=_repository(payload.inner("repository")),
+        repository=_own(payload),
         head_sha=_must_be_sha(check, "head_sha"),
         action=action,
         sender=payload.inner("sender").text("login", ""),
         external_id=external_id,
-        numbers=tuple(pull.number("number") for pull in check.items("pull_requests")),
+        numbers=tuple(_pull_number(pull) for pull in check.items("pull_requests")),
     )
 
 
 def _merge_group(payload: Fields) -> Event:
-    if payload.text("action") != "checks_requested":
+    if payload.text("action") not in {"checks_requested", "destroyed"}:
         return Ignored(f"merge_group {_short(payload.text('action'))}")
     group = payload.inner("merge_group")
     return MergeGroup(
-        _repository(payload.inner("repository")),
+        _own(payload),
         _must_be_sha(group, "head_sha"),
         _must_be_sha(group, "base_sha"),
-        group.text("base_ref"),
+        group.text("base_ref").removeprefix("refs/heads/"),
+        gone=payload.text("action") == "destroyed",
     )
 
 
@@ -158,7 +179,7 @@ def _repository_event(payload: Fields) -> Event:
     action = payload.text("action")
     if action not in _REPOSITORY_ACTIONS:
         return Ignored(f"repository {_short(action)}")
-    return RepositoryChanged(_repository(payload.inner("repository")), action)
+    return RepositoryChanged(_own(payload), action)
 
 
 def _installation(payload: Fields) -> Event:
@@ -168,8 +189,8 @@ def _installation(payload: Fields) -> Event:
         installation.number("id"),
         payload.text("action"),
         account.text("login", "") if account else "",
-        added=tuple(_repository(r) for r in [*payload.items("repositories"), *payload.items("repositories_added")]),
-        removed=tuple(_repository(r) for r in payload.items("repositories_removed")),
+        added=tuple(read_repository(r) for r in [*payload.items("repositories"), *payload.items("repositories_added")]),
+        removed=tuple(read_repository(r) for r in payload.items("repositories_removed")),
     )
 
 
@@ -191,20 +212,37 @@ _READERS: Mapping[str, Callable[[Fields], Event]] = {
 }
 
 
-def _repository(repository: Fields) -> Repository:
+def _own(payload: Fields) -> Repository:
+    """The repository of an event, with the installation that it came through."""
+    installation = payload.inner_or_none("installation")
+    found = read_repository(payload.inner("repository"))
+    return replace(found, installation_id=installation.number("id")) if installation else found
+
+
+def read_repository(repository: Fields) -> Repository:
+    name = repository.text("full_name")
+    if not _REPOSITORY_NAME.fullmatch(name):
+        raise Malformed(f"{_short(name)!r} is no repository's name")
     return Repository(
         id=repository.number("id"),
-        full_name=repository.text("full_name"),
+        full_name=name,
         default_branch=repository.text("default_branch", ""),
         private=repository.flag("private"),
         clone_url=repository.text("clone_url", ""),
     )
 
 
+def _pull_number(thing: Fields) -> int:
+    number = thing.number("number")
+    if number >= 2**31:
+        raise Malformed(f"{number} is no pull request's number")
+    return number
+
+
 def _login(thing: Fields) -> str:
     """Name of the author; a deleted account is null in the payload and "ghost" on the page."""
     user = thing.inner_or_none("user")
-    return user.text("login", "ghost") if user else "ghost"
+    return user.text("login", "ghost")[:_LONGEST_NAME] if user else "ghost"
 
 
 def _sha(text: str) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from groundspeed.service.domain.pulls.events import Malformed
 
-class Malformed(ValueError):
-    """A signed delivery that does not hold what its event needs; it is kept and shown, and never retried blindly."""
+__all__ = ["Fields", "Malformed"]
 
 
 class Fields:
@@ -28,7 +28,8 @@ class Fields:
             return default
         if not isinstance(value, str):
             raise Malformed(f"{self._path}.{name} is {_kind(value)}, text was expected")
-        return value
+        # JSON can name half characters and NUL, which no database holds.
+        return value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
 
     def number(self, name: str) -> int:
         value = self._value.get(name)

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from githubkit import AppAuthStrategy, GitHub, TokenAuthStrategy
+from githubkit.cache import MemCacheStrategy
 from githubkit.exception import (
     AuthCredentialError,
     AuthExpiredError,
@@ -21,13 +23,30 @@ from githubkit.exception import (
     RequestFailed,
 )
 
-from groundspeed.service.domain.pulls.forge import Check, ForgeRefused, ForgeUnavailable, OpenPull, Permission, Reaction
+from groundspeed.service.domain.pulls.events import Malformed, PullRequest, Repository
+from groundspeed.service.domain.pulls.forge import (
+    Cause,
+    Check,
+    ForgeRefused,
+    ForgeUnavailable,
+    Permission,
+    Reaction,
+    Reply,
+)
+from groundspeed.service.domain.pulls.report import Report
+from groundspeed.service.forge import render
+from groundspeed.service.forge.escape import visible
+from groundspeed.service.forge.events import read_pull, read_repository
+from groundspeed.service.forge.fields import Fields
 
 _API_VERSION = "2022-11-28"
 _TIMEOUT_S = 20.0
 _PAGE = 100
 _MAX_PAGES = 100
 _MAX_BUTTONS = 3
+_AWAY_S = 0.0
+"""The one who asks knows how long to wait."""
+CHECK_NAME = "Groundspeed"
 _PERMISSIONS: Mapping[str, Permission] = {
     "admin": "admin",
     "maintain": "maintain",
@@ -63,9 +82,17 @@ class GitHubForge:
     def is_app(self) -> bool:
         return bool(self._access.app_id)
 
+    def know(self, repository: str, installation_id: int | None) -> None:
+        if installation_id is not None:
+            self._installations[repository] = installation_id
+
+    def repository(self, repository: str) -> Repository:
+        return read_repository(Fields(self._call(repository, "GET", f"/repos/{repository}"), "repository"))
+
     def permission(self, repository: str, user: str) -> Permission:
+        name = quote(user, safe="")
         try:
-            answer = self._call(repository, "GET", f"/repos/{repository}/collaborators/{user}/permission")
+            answer = self._call(repository, "GET", f"/repos/{repository}/collaborators/{name}/permission")
         except ForgeRefused as refused:
             if refused.status == httpx.codes.NOT_FOUND:
                 return "none"
@@ -73,17 +100,17 @@ class GitHubForge:
         role = str(answer.get("role_name") or answer.get("permission") or "none")
         return _PERMISSIONS.get(role, _PERMISSIONS.get(str(answer.get("permission")), "none"))
 
-    def pull_head(self, repository: str, number: int) -> str:
-        return str(self._call(repository, "GET", f"/repos/{repository}/pulls/{number}")["head"]["sha"])
+    def pull(self, repository: str, number: int) -> PullRequest:
+        return _pull(self._call(repository, "GET", f"/repos/{repository}/pulls/{number}"))
 
-    def open_pulls(self, repository: str) -> Iterator[OpenPull]:
+    def open_pulls(self, repository: str) -> Iterator[PullRequest]:
         for pull in self._pages(repository, f"/repos/{repository}/pulls", {"state": "open", "sort": "created"}):
-            yield OpenPull(pull["number"], pull["head"]["sha"], pull["base"]["ref"], pull["updated_at"])
+            yield _pull(pull)
 
     def create_check(self, repository: str, check: Check) -> int:
         if not self.is_app:
             return self._status(repository, check)
-        body = _check_body(check) | {"name": "Groundspeed", "head_sha": check.head_sha}
+        body = _check_body(check) | {"name": CHECK_NAME, "head_sha": check.head_sha}
         return int(self._call(repository, "POST", f"/repos/{repository}/check-runs", body)["id"])
 
     def update_check(self, repository: str, check_id: int, check: Check) -> None:
@@ -92,40 +119,86 @@ class GitHubForge:
             return
         self._call(repository, "PATCH", f"/repos/{repository}/check-runs/{check_id}", _check_body(check))
 
-    def create_comment(self, repository: str, number: int, body: str) -> int:
+    def find_check(self, repository: str, head_sha: str, external_id: str) -> int | None:
+        if not self.is_app:
+            return None
+        query = {"check_name": CHECK_NAME, "filter": "all", "app_id": self._access.app_id}
+        path = f"/repos/{repository}/commits/{head_sha}/check-runs"
+        for check in self._call(repository, "GET", path, query=query).get("check_runs", ()):
+            if check.get("external_id") == external_id:
+                return int(check["id"])
+        return None
+
+    def create_comment(self, repository: str, number: int, text: Report | Reply) -> int:
+        body = render.reply(text) if isinstance(text, Reply) else render.comment(text)
         answer = self._call(repository, "POST", f"/repos/{repository}/issues/{number}/comments", {"body": body})
         return int(answer["id"])
 
-    def update_comment(self, repository: str, comment_id: int, body: str) -> None:
+    def update_comment(self, repository: str, comment_id: int, report: Report) -> None:
+        self._edit_comment(repository, comment_id, render.comment(report))
+
+    def retire_comment(self, repository: str, comment_id: int, report: Report) -> None:
+        self._edit_comment(repository, comment_id, render.retired(report))
+
+    def _edit_comment(self, repository: str, comment_id: int, body: str) -> None:
         self._call(repository, "PATCH", f"/repos/{repository}/issues/comments/{comment_id}", {"body": body})
 
-    def find_comment(self, repository: str, number: int, marker: str) -> int | None:
+    def find_comment(self, repository: str, number: int) -> int | None:
+        found = None
         for comment in self._pages(repository, f"/repos/{repository}/issues/{number}/comments", {}):
-            if str(comment.get("body") or "").startswith(marker) and self._ours(comment):
-                return int(comment["id"])
-        return None
+            if str(comment.get("body") or "").startswith(render.MARKER) and self._ours(comment):
+                found = int(comment["id"])
+        return found
 
     def react(self, repository: str, comment_id: int, reaction: Reaction) -> None:
         path = f"/repos/{repository}/issues/comments/{comment_id}/reactions"
         self._call(repository, "POST", path, {"content": reaction})
 
-    def open_issue(self, repository: str, title: str, body: str, labels: tuple[str, ...]) -> int:
-        answer = self._call(
-            repository, "POST", f"/repos/{repository}/issues", {"title": title, "body": body, "labels": list(labels)}
-        )
-        return int(answer["number"])
+    def open_issue(self, repository: str, cause: Cause, labels: tuple[str, ...]) -> int:
+        title, body = render.issue(cause)
+        sent = {"title": title, "body": body, "labels": list(labels)}
+        return int(self._call(repository, "POST", f"/repos/{repository}/issues", sent)["number"])
 
-    def update_issue(self, repository: str, number: int, body: str, *, closed: bool) -> None:
-        state = {"state": "closed", "state_reason": "completed"} if closed else {"state": "open"}
+    def update_issue(self, repository: str, number: int, cause: Cause) -> None:
+        _, body = render.issue(cause)
+        closed = {"state": "closed", "state_reason": "completed"}
+        state = closed if cause.closed_because else {"state": "open"}
         self._call(repository, "PATCH", f"/repos/{repository}/issues/{number}", {"body": body} | state)
+
+    def find_issue(self, repository: str, cause: Cause) -> int | None:
+        marker = render.issue_marker(cause)
+        for issue in self._pages(repository, f"/repos/{repository}/issues", {"state": "all", "sort": "created"}, 5):
+            if str(issue.get("body") or "").startswith(marker) and self._ours(issue):
+                return int(issue["number"])
+        return None
+
+    def installation(self) -> Mapping[str, Any]:
+        """The App as GitHub knows it: name, permissions, events. Only with an App."""
+        return dict(self._root_call("GET", "/app"))
+
+    def hook(self) -> Mapping[str, Any]:
+        """The App's webhook: its address and content type. Only with an App."""
+        return dict(self._root_call("GET", "/app/hook/config"))
+
+    def hook_deliveries(self) -> list[Mapping[str, Any]]:
+        """The newest deliveries of the App's webhook, with how they were answered. Only with an App."""
+        return list(self._root_call("GET", "/app/hook/deliveries?per_page=30"))
+
+    def installation_of(self, repository: str) -> Mapping[str, Any]:
+        """The App's installation on a repository, with the permissions that it was given."""
+        return dict(self._root_call("GET", f"/repos/{repository}/installation"))
+
+    def hooks_of(self, repository: str) -> list[Mapping[str, Any]]:
+        """Webhooks of a repository, which a token of its administrator may read."""
+        return list(self._pages(repository, f"/repos/{repository}/hooks", {}))
 
     def _status(self, repository: str, check: Check) -> int:
         """A commit status, which a plain token may write; it has no id to update, the newest of a context holds."""
         states = {None: "pending", "success": "success", "neutral": "success", "action_required": "pending"}
         body = {
             "state": states.get(check.conclusion, "failure"),
-            "target_url": check.url,
-            "description": check.title[:140],
+            "target_url": check.report.url,
+            "description": visible(render.headline(check.report), 140),
             "context": "groundspeed",
         }
         self._call(repository, "POST", f"/repos/{repository}/statuses/{check.head_sha}", body)
@@ -138,8 +211,10 @@ class GitHubForge:
         app = comment.get("performed_via_github_app") or {}
         return str(app.get("id", "")) == self._access.app_id
 
-    def _pages(self, repository: str, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        for page in range(1, _MAX_PAGES + 1):
+    def _pages(
+        self, repository: str, path: str, query: Mapping[str, str], most: int = _MAX_PAGES
+    ) -> Iterator[Mapping[str, Any]]:
+        for page in range(1, most + 1):
             rows = self._call(repository, "GET", path, query={**query, "per_page": str(_PAGE), "page": str(page)})
             yield from rows
             if len(rows) < _PAGE:
@@ -153,32 +228,49 @@ class GitHubForge:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Any:
+        client = self._client(repository)
         try:
-            client = self._client(repository)
-            response = client.request(
-                method, path, json=body, params=dict(query or {}), headers={"X-GitHub-Api-Version": _API_VERSION}
-            )
-        except GitHubException as error:
-            raise _translated(error, repository) from error
-        except httpx.HTTPError as error:
-            raise ForgeUnavailable(f"GitHub cannot be reached: {error}", 30.0) from error
-        return response.raw_response.json() if response.raw_response.content else {}
+            return _sent(client, method, path, body, query)
+        except _TokenRefused:
+            # Revoked before its time, or another App key: the token in hand is dropped, and one new one is tried.
+            self._forget(repository)
+        try:
+            return _sent(self._client(repository), method, path, body, query)
+        except _TokenRefused as refused:
+            raise ForgeUnavailable(str(refused), _AWAY_S) from None
+
+    def _root_call(self, method: str, path: str) -> Any:
+        """A call as the App itself (or as the token's owner)."""
+        try:
+            return _sent(self._root, method, path, None, None)
+        except _TokenRefused as refused:
+            raise ForgeRefused(str(refused), httpx.codes.UNAUTHORIZED) from None
 
     def _client(self, repository: str) -> GitHub[Any]:
         if not self.is_app:
             return self._root
         installation = self._installations.get(repository)
         if installation is None:
-            answer = self._root.request("GET", f"/repos/{repository}/installation").raw_response.json()
+            answer = self._root_call("GET", f"/repos/{repository}/installation")
             installation = self._installations[repository] = int(answer["id"])
-        if installation not in self._clients:
-            auth = self._root.auth.as_installation(installation)
-            self._clients[installation] = GitHub(auth, **self._options())
-        return self._clients[installation]
+        client = self._clients.get(installation)
+        if client is None:
+            options = self._options() | {"cache_strategy": MemCacheStrategy()}
+            client = self._clients[installation] = GitHub(self._app().as_installation(installation), **options)
+        return client
+
+    def _forget(self, repository: str) -> None:
+        """Drop the token and, since the App may have been installed anew, which installation it was."""
+        installation = self._installations.pop(repository, None)
+        if installation is not None:
+            self._clients.pop(installation, None)
+
+    def _app(self) -> AppAuthStrategy:
+        return AppAuthStrategy(self._access.app_id, self._access.private_key)
 
     def _strategy(self) -> AppAuthStrategy | TokenAuthStrategy:
         if self._access.app_id:
-            return AppAuthStrategy(self._access.app_id, self._access.private_key)
+            return self._app()
         return TokenAuthStrategy(self._access.token)
 
     def _options(self) -> dict[str, Any]:
@@ -186,36 +278,81 @@ class GitHubForge:
         return {"base_url": self._access.base_url, "timeout": _TIMEOUT_S, "auto_retry": False}
 
 
+class _TokenRefused(Exception):
+    """401: the token is no longer good."""
+
+
+def _sent(
+    client: GitHub[Any],
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None,
+    query: Mapping[str, str] | None,
+) -> Any:
+    try:
+        response = client.request(
+            method, path, json=body, params=dict(query or {}), headers={"X-GitHub-Api-Version": _API_VERSION}
+        )
+        return response.raw_response.json() if response.raw_response.content else {}
+    except GitHubException as error:
+        raise _translated(error) from error
+    except httpx.HTTPError as error:
+        raise ForgeUnavailable(f"GitHub cannot be reached: {error}", _AWAY_S) from error
+    except ValueError as error:
+        raise ForgeUnavailable("GitHub's answer is no JSON", _AWAY_S) from error
+
+
+def _pull(row: Mapping[str, Any]) -> PullRequest:
+    """A pull request of the API, whose base holds the repository. Raises :class:`ForgeRefused` when it cannot be."""
+    try:
+        fields = Fields(row, "pull_request")
+        return read_pull(fields, read_repository(fields.inner("base").inner("repo")), "updated")
+    except Malformed as error:
+        raise ForgeRefused(f"GitHub's answer is not understood: {error}", httpx.codes.OK) from error
+
+
 def _check_body(check: Check) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "details_url": check.url,
+        "details_url": check.report.url,
         "external_id": check.external_id,
         "status": "completed" if check.conclusion else "in_progress",
-        "output": {"title": check.title[:250], "summary": check.summary},
+        "output": {"title": render.headline(check.report)[:250], "summary": render.body(check.report)},
         "actions": [
             {"label": b.label[:20], "description": b.description[:40], "identifier": b.identifier[:20]}
             for b in check.buttons[:_MAX_BUTTONS]
         ],
     }
     if check.conclusion:
+        body["output"]["annotations"] = render.marks(check.report)
         body |= {"conclusion": check.conclusion, "completed_at": datetime.now(UTC).isoformat(timespec="seconds")}
     return body
 
 
-def _translated(error: GitHubException, repository: str) -> ForgeUnavailable | ForgeRefused:
-    """What the caller can act on: wait, or give up with words."""
+def _translated(error: GitHubException) -> Exception:
+    """What the caller can act on: wait, give up with words, or ask for another token."""
     if isinstance(error, RateLimitExceeded):
         return ForgeUnavailable("GitHub's rate limit is used up", max(1.0, error.retry_after.total_seconds()))
     if isinstance(error, RequestFailed):
-        status = error.response.status_code
-        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            return ForgeUnavailable(f"GitHub answered {status}", 15.0)
-        if status == httpx.codes.UNAUTHORIZED:
-            return ForgeUnavailable("GitHub did not accept our token; a new one is asked for", 5.0)
-        return ForgeRefused(f"GitHub refused with {status} for {repository}: {_message(error)}", status)
+        return _failed(error)
     if isinstance(error, AuthCredentialError | AuthExpiredError):
         return ForgeRefused(f"the GitHub credentials do not work: {error}", httpx.codes.UNAUTHORIZED)
-    return ForgeUnavailable(f"GitHub cannot be reached: {error}", 30.0)
+    return ForgeUnavailable(f"GitHub cannot be reached: {error}", _AWAY_S)
+
+
+def _failed(error: RequestFailed) -> Exception:
+    status = error.response.status_code
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return ForgeUnavailable(f"GitHub answered {status}", _AWAY_S)
+    if status == httpx.codes.UNAUTHORIZED:
+        return _TokenRefused("GitHub does not accept our credentials")
+    if status == httpx.codes.TOO_MANY_REQUESTS or "retry-after" in error.response.headers:
+        return ForgeUnavailable(f"GitHub asks for patience ({status})", _seconds(error.response.headers))
+    return ForgeRefused(f"GitHub refused with {status}: {_message(error)}", status)
+
+
+def _seconds(headers: Mapping[str, str]) -> float:
+    text = headers.get("retry-after", "")
+    return float(min(max(int(text), 1), 3600)) if text.isdigit() else 60.0
 
 
 def _message(error: RequestFailed) -> str:

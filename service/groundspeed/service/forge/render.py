@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from groundspeed.service.domain.pulls.commands import HELP
+from groundspeed.service.domain.pulls.forge import Cause, Reply
 from groundspeed.service.domain.pulls.report import SHOWN, Report, Row, RowKind
-from groundspeed.service.forge.escape import code, markdown
+from groundspeed.service.forge.escape import code, markdown, visible
 
 MARKER = "<!-- groundspeed -->"
 """First line of our comment, by which it is found again."""
+RETIRED = "<!-- groundspeed: superseded -->"
+ANNOTATIONS = 50
+"""As many as the forge takes at a time."""
 LIMIT = 65_000
 """Characters; the forge refuses 65,536 and counts its own way."""
 _HEADINGS: dict[RowKind, str] = {
@@ -28,8 +33,10 @@ def headline(report: Report) -> str:
     states = {
         "waiting": "Waiting for a machine",
         "running": f"Measuring: {report.done} of {report.total} done",
-        "approval": "Waiting for a maintainer: code from a fork is not run without approval of this very commit",
+        "approval": "Waiting for a maintainer: a stranger's code is not run without approval of this very commit",
         "nothing-to-measure": "Nothing to measure: only files changed that no benchmark depends on",
+        "draft": "Drafts are not measured here",
+        "unlabelled": "Not measured: the label that asks for it is missing",
         "cancelled": "Cancelled",
         "error": "Could not be measured",
     }
@@ -73,6 +80,8 @@ def body(report: Report, limit: int = LIMIT) -> str:
     lines = [" · ".join(head)]
     if report.note:
         lines += ["", markdown(report.note, 1000)]
+    if report.state == "approval":
+        lines += ["", _how_to_approve(report)]
     budget = limit - sum(len(line) + 1 for line in lines) - 600
     for kind in SHOWN:
         section, budget = _section(kind, report.of(kind), budget)
@@ -81,6 +90,73 @@ def body(report: Report, limit: int = LIMIT) -> str:
     if folded:
         lines += ["", f"<sub>{', '.join(folded)} · [all]({report.url})</sub>"]
     return "\n".join(lines)
+
+
+def _how_to_approve(report: Report) -> str:
+    label = f", add the label {code(report.approve_label)}" if report.approve_label else ""
+    command = code(f"/groundspeed approve {report.head_sha[:12]}")
+    return (
+        f"A maintainer who has read the change lets it run: press *Approve and run* on the check{label}, or comment "
+        f"{command}. It runs in a sandbox, without network and without secrets; new commits need a new approval."
+    )
+
+
+def retired(report: Report) -> str:
+    """What becomes of a comment whose verdict no longer holds."""
+    return f"{RETIRED}\n<sub>An earlier verdict stood here. Now: {headline(report)} ([details]({report.url})).</sub>"
+
+
+def reply(answer: Reply) -> str:
+    """Our words with what strangers said as inline code, and the list of commands where that helps."""
+    words = answer.words.format(*(code(text, 400) or "nothing" for text in answer.quoted))
+    return f"{words}\n\n{HELP}" if answer.help else words
+
+
+def marks(report: Report) -> list[dict[str, str | int]]:
+    """Regressed and failing rows, each at the suite's place in groundspeed.toml; the worst first."""
+    lines = dict(report.lines)
+    found: list[dict[str, str | int]] = []
+    levels: tuple[tuple[RowKind, str], ...] = (("regressed", "warning"), ("failing", "failure"))
+    for kind, level in levels:
+        for row in report.of(kind):
+            line = lines.get(row.suite, 1)
+            said = _percent(row.effect) if row.effect is not None else visible(row.reason, 300)
+            found.append(
+                {
+                    "path": "groundspeed.toml",
+                    "start_line": line,
+                    "end_line": line,
+                    "annotation_level": "notice" if report.accepted else level,
+                    "title": visible(f"{_HEADINGS[kind]}: {row.benchmark}", 200),
+                    "message": f"{visible(row.metric, 100)}: {said or 'no value'}",
+                }
+            )
+    return found[:ANNOTATIONS]
+
+
+def issue_marker(cause: Cause) -> str:
+    return f"<!-- groundspeed regression {cause.regression_id} -->"
+
+
+def issue(cause: Cause) -> tuple[str, str]:
+    """Title and body of the issue about one cause."""
+    lines = [issue_marker(cause), f"**{markdown(cause.title, 200)}** · [details]({cause.url})", ""]
+    lines += ["| benchmark | metric | change |", "|---|---|--:|"]
+    for name, metric, effect in cause.members[:50]:
+        lines.append(f"| {markdown(name)} | {markdown(metric)} | {'' if effect is None else _percent(effect)} |")
+    if len(cause.members) > 50:
+        lines.append(f"\n… and {len(cause.members) - 50} more: see the details")
+    lines += ["", f"It came after {code(cause.before_sha[:12])} and was there at {code(cause.after_sha[:12])}."]
+    if cause.suspects:
+        lines += ["", f"Suspect commits ({cause.suspects_total}):", ""]
+        lines += [f"- {code(sha[:12])} {markdown(title, 100)}" for sha, title in cause.suspects]
+        if cause.suspects_total > len(cause.suspects):
+            lines.append(f"- … and {cause.suspects_total - len(cause.suspects)} more")
+    if cause.pulls:
+        lines += ["", "Pull requests: " + ", ".join(f"#{number}" for number in cause.pulls)]
+    if cause.closed_because:
+        lines += ["", f"Closed: {markdown(cause.closed_because, 300)}."]
+    return visible(f"Performance: {cause.title}", 200), "\n".join(lines)[:LIMIT]
 
 
 def _section(kind: RowKind, rows: Sequence[Row], budget: int) -> tuple[list[str], int]:
@@ -96,26 +172,23 @@ def _section(kind: RowKind, rows: Sequence[Row], budget: int) -> tuple[list[str]
             break
         lines.append(line)
         used += len(line) + 1
-    repeat = next((row.repeat for row in rows if row.repeat), "")
-    if kind in {"regressed", "failing"} and repeat and used + len(repeat) + 60 < budget:
-        lines += ["", f"Repeat the first: {code(repeat, 400)}"]
-        used += len(repeat) + 60
     return lines, max(0, budget - used)
 
 
 def _head(kind: RowKind) -> tuple[str, str]:
     if kind in {"failing", "new", "never-compared"}:
-        return "| benchmark | metric | why |", "|---|---|---|"
-    return "| benchmark | metric | change | interval | |", "|---|---|--:|--:|---|"
+        return "| benchmark | metric | why | repeat it |", "|---|---|---|---|"
+    return "| benchmark | metric | change | interval | | repeat it |", "|---|---|--:|--:|---|---|"
 
 
 def _line(row: Row) -> str:
     name = f"[{markdown(row.benchmark)}]({row.url})" if row.url else markdown(row.benchmark)
+    repeat = code(row.repeat, 400) if row.repeat else ""
     if row.effect is None:
-        return f"| {name} | {markdown(row.metric)} | {markdown(row.reason, 200)} |"
+        return f"| {name} | {markdown(row.metric)} | {markdown(row.reason, 200)} | {repeat} |"
     interval = "" if row.low is None or row.high is None else f"{_percent(row.low)} … {_percent(row.high)}"
     culprit = f"mostly {code(row.culprit, 80)}" if row.culprit else ""
-    return f"| {name} | {markdown(row.metric)} | **{_percent(row.effect)}** | {interval} | {culprit} |"
+    return f"| {name} | {markdown(row.metric)} | **{_percent(row.effect)}** | {interval} | {culprit} | {repeat} |"
 
 
 def _percent(value: float, *, sign: bool = True) -> str:

@@ -47,6 +47,24 @@ class Mirrors:
             )
         return repository
 
+    def bring(self, url: str, credential: str | None, refspec: str) -> bool:
+        """Fetch one more thing that is no branch or tag (a pull request's head) into the mirror, which must exist.
+
+        False: the repository has no such ref. Raises as :meth:`open`.
+        """
+        url = canonical(url)
+        path = self.root / mirror_name(url)
+        env = self._env(url, credential)
+        with self._locked(path):
+            try:
+                git(f"--git-dir={path}", "fetch", "--quiet", "--no-tags", "--no-auto-gc", "--", url, f"+{refspec}",
+                    env=env, timeout_s=self.timeout_s)  # fmt: skip
+            except GitFailed as error:
+                if "find remote ref" in error.stderr or "not our ref" in error.stderr:
+                    return False
+                raise _in_words(url, error.stderr) from None
+        return True
+
     def _env(self, url: str, credential: str | None) -> dict[str, str]:
         if credential is None:
             return {}

@@ -122,6 +122,17 @@ class Repository:
             return False
         return True
 
+    def on_a_branch(self, sha: str) -> bool:
+        """Whether a branch or tag of the repository reaches the commit: somebody who may write there put it in."""
+        out = self._git("for-each-ref", "--count=1", "--format=%(refname)", "--contains", self.resolve(sha),
+                        "refs/heads", "refs/tags")  # fmt: skip
+        return bool(out.strip())
+
+    def changed(self, base: str, head: str) -> list[str]:
+        """Paths that differ between two commits; of a renamed file both names."""
+        out = self._git("diff", "--name-only", "--no-renames", "-z", self.resolve(base), self.resolve(head), "--")
+        return [path for path in out.split("\0") if path]
+
     def read(self, sha: str, path: str, max_bytes: int = 2_000_000) -> str:
         """A text file at a revision; raises :class:`NotFound` when it is not there, :class:`Invalid` when too large."""
         name = f"{self.resolve(sha)}:{path}"

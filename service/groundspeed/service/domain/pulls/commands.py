@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Literal
@@ -11,11 +12,12 @@ Verb = Literal["run", "cancel", "approve", "accept", "bisect", "help"]
 VERBS: tuple[Verb, ...] = ("run", "cancel", "approve", "accept", "bisect", "help")
 PREFIX = "/groundspeed"
 _MAX_LINE = 500
+_SHA = re.compile(r"[0-9a-f]{7,64}")
 
 HELP = """\
 - `/groundspeed run [suite] [on pool] [against ref]`: measure this pull request again
 - `/groundspeed cancel`: stop what is running or waiting for it
-- `/groundspeed approve`: let this head commit of a fork run (maintainers)
+- `/groundspeed approve [commit]`: let this head commit of a stranger run (maintainers)
 - `/groundspeed accept "reason"`: a regression is intended (maintainers)
 - `/groundspeed bisect`: find the commit inside this pull request
 - `/groundspeed help`: this list"""
@@ -28,6 +30,8 @@ class Command:
     pool: str | None = None
     against: str | None = None
     reason: str = ""
+    sha: str = ""
+    """The head that is approved, or how its name begins; empty: the one that approval was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def read_command(body: str) -> Command | Misunderstood | None:
     that repeating somebody's comment does not repeat the command.
 
     >>> read_command("please\n/groundspeed run train on h200 against v1.2")
-    Command(verb='run', suite='train', pool='h200', against='v1.2', reason='')
+    Command(verb='run', suite='train', pool='h200', against='v1.2', reason='', sha='')
     """
     fenced = False
     for raw in body.splitlines():
@@ -78,12 +82,18 @@ def _with_arguments(verb: Verb, rest: list[str]) -> Command | Misunderstood:
     if verb == "accept":
         reason = " ".join(rest).strip()
         return Command("accept", reason=reason) if reason else Misunderstood(_WHY)
+    if verb == "approve" and len(rest) == 1:
+        sha = rest[0].lower()
+        return Command("approve", sha=sha) if _SHA.fullmatch(sha) else Misunderstood(_COMMIT)
     if rest:
         return Misunderstood(f"`{verb}` takes nothing after it.\n\n{HELP}")
     return Command(verb)
 
 
 _WHY = 'Say why it is intended: `/groundspeed accept "the new sampler does more work"`.'
+
+
+_COMMIT = "A commit is named by 7 to 64 hexadecimal digits: `/groundspeed approve 1a2b3c4d5e6f`."
 
 
 def _run(words: list[str]) -> Command | Misunderstood:

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 
+class Malformed(ValueError):
+    """A signed delivery that does not hold what its event needs; it is kept and shown, and never retried blindly."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repository:
     """``id`` stays the same when a repository is renamed or transferred; the name does not."""
@@ -15,6 +19,8 @@ class Repository:
     default_branch: str = ""
     private: bool = False
     clone_url: str = ""
+    installation_id: int | None = None
+    """The App's installation that the event came through, where it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,10 @@ class PullRequest:
     base_sha: str
     labels: tuple[str, ...]
     updated_at: str
+    sender: str = ""
+    """Who did what the event tells of; empty where the state was read and not told."""
+    added_label: str = ""
+    """The label that was just put on, when that is what happened."""
 
     @property
     def from_fork(self) -> bool:
@@ -97,12 +107,13 @@ class CheckAsked:
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:
-    """A merge queue wants to know about a commit that is no branch's head yet."""
+    """A merge queue wants to know about a commit that is no branch's head yet, or does no longer (``gone``)."""
 
     repository: Repository
     head_sha: str
     base_sha: str
     base_ref: str
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""The interface to a forge: what is asked of it and told to it. GitHub stands behind it; docs sketch GitLab."""
+"""The interface to a forge: what is asked of it and told to it. GitHub stands behind it; docs sketch GitLab.
+
+Texts cross it as facts (:class:`~groundspeed.service.domain.pulls.report.Report`) or as our own words with strangers'
+texts beside them (:class:`Reply`): only the forge knows how its pages must be written so that nothing is executed.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from groundspeed.service.domain.pulls.report import Conclusion
+from groundspeed.service.domain.pulls.events import PullRequest, Repository
+from groundspeed.service.domain.pulls.report import Conclusion, Report
 
 Permission = Literal["none", "read", "triage", "write", "maintain", "admin"]
 Reaction = Literal["eyes", "rocket", "confused", "+1", "-1"]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPull:
-    """One open pull request as a list of them shows it."""
-
-    number: int
-    head_sha: str
-    base_ref: str
-    updated_at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +26,50 @@ class Button:
     identifier: str
 
 
+RERUN = Button("Run again", "Measure this commit once more", "rerun")
+APPROVE = Button("Approve and run", "Let this very commit of a stranger run", "approve")
+ACCEPT = Button("Accept as intended", "The regression is wanted", "accept")
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """A check of one head commit. ``conclusion`` None: still going."""
 
     head_sha: str
-    title: str
-    summary: str
-    url: str
+    report: Report
     external_id: str
     conclusion: Conclusion | None = None
     buttons: tuple[Button, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to somebody. ``words`` are ours; each ``{}`` in them is filled with one of ``quoted``, which are not.
+
+    ``help``: the list of commands follows.
+    """
+
+    words: str
+    quoted: tuple[str, ...] = ()
+    help: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A regression found on the branch, for an issue. ``members``: (benchmark, metric, relative change or None)."""
+
+    regression_id: int
+    title: str
+    url: str
+    members: tuple[tuple[str, str, float | None], ...]
+    before_sha: str = ""
+    after_sha: str = ""
+    suspects: tuple[tuple[str, str], ...] = ()
+    """Commits (sha, title) that it may have come with, oldest first."""
+    suspects_total: int = 0
+    pulls: tuple[int, ...] = ()
+    """Pull requests that brought those commits."""
+    closed_because: str = ""
 
 
 class ForgeUnavailable(Exception):
@@ -61,34 +89,54 @@ class ForgeRefused(Exception):
         self.reason = reason
         self.status = status
 
+    @property
+    def gone(self) -> bool:
+        """What was named is not there (any more)."""
+        return self.status in {404, 410}
+
 
 class Forge(Protocol):
     """Calls on one repository, by its full name. Each raises :class:`ForgeUnavailable` or :class:`ForgeRefused`."""
 
+    def know(self, repository: str, installation_id: int | None) -> None:
+        """Note through which installation the repository is reached, as an event told."""
+
+    def repository(self, repository: str) -> Repository:
+        """The repository as it is now."""
+
     def permission(self, repository: str, user: str) -> Permission:
         """What a user may do now, asked afresh each time: the answer decides whether a stranger's code runs."""
 
-    def pull_head(self, repository: str, number: int) -> str:
-        """The head commit of a pull request now."""
+    def pull(self, repository: str, number: int) -> PullRequest:
+        """The pull request as it is now."""
 
-    def open_pulls(self, repository: str) -> Iterator[OpenPull]:
+    def open_pulls(self, repository: str) -> Iterator[PullRequest]:
         """All open pull requests, over all pages."""
 
     def create_check(self, repository: str, check: Check) -> int:
-        """Returns the check's id."""
+        """Returns the check's id; 0 where the forge has checks without one."""
 
     def update_check(self, repository: str, check_id: int, check: Check) -> None: ...
 
-    def create_comment(self, repository: str, number: int, body: str) -> int:
+    def find_check(self, repository: str, head_sha: str, external_id: str) -> int | None:
+        """Our own check, if there is one already (a reply to a lost answer)."""
+
+    def create_comment(self, repository: str, number: int, text: Report | Reply) -> int:
         """Returns the comment's id."""
 
-    def update_comment(self, repository: str, comment_id: int, body: str) -> None: ...
+    def update_comment(self, repository: str, comment_id: int, report: Report) -> None: ...
 
-    def find_comment(self, repository: str, number: int, marker: str) -> int | None:
-        """Our own comment that begins with ``marker``, if there is one already (a reply to a lost answer)."""
+    def retire_comment(self, repository: str, comment_id: int, report: Report) -> None:
+        """Say in an old comment that a newer one holds: a newer verdict, ``report``'s, stands below."""
+
+    def find_comment(self, repository: str, number: int) -> int | None:
+        """Our own newest comment with a verdict, if there is one already (a reply to a lost answer)."""
 
     def react(self, repository: str, comment_id: int, reaction: Reaction) -> None: ...
 
-    def open_issue(self, repository: str, title: str, body: str, labels: tuple[str, ...]) -> int: ...
+    def open_issue(self, repository: str, cause: Cause, labels: tuple[str, ...]) -> int: ...
 
-    def update_issue(self, repository: str, number: int, body: str, *, closed: bool) -> None: ...
+    def update_issue(self, repository: str, number: int, cause: Cause) -> None: ...
+
+    def find_issue(self, repository: str, cause: Cause) -> int | None:
+        """Our own issue about this cause, if there is one already (a reply to a lost answer)."""

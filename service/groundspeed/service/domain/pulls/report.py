@@ -8,7 +8,9 @@ from typing import Literal
 
 RowKind = Literal["regressed", "improved", "changed", "failing", "new", "never-compared", "inconclusive", "unchanged"]
 Conclusion = Literal["success", "failure", "neutral", "action_required", "cancelled"]
-State = Literal["waiting", "running", "done", "approval", "nothing-to-measure", "cancelled", "error"]
+State = Literal[
+    "waiting", "running", "done", "approval", "nothing-to-measure", "draft", "unlabelled", "cancelled", "error"
+]
 
 SHOWN: tuple[RowKind, ...] = ("regressed", "failing", "improved", "changed", "new", "never-compared")
 """Kinds that a person should look at, in the order they are shown; the rest is folded to a count."""
@@ -33,6 +35,7 @@ class Row:
     """One command that repeats this comparison."""
     culprit: str = ""
     """Kernel or phase that carries most of the difference, where known."""
+    suite: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class Report:
     note: str = ""
     done: int = 0
     total: int = 0
+    lines: tuple[tuple[str, int], ...] = ()
+    """Where groundspeed.toml of the head declares each suite, as far as that is known."""
+    approve_label: str = ""
+    """The label with which a maintainer may let this head run."""
 
     def of(self, kind: RowKind) -> tuple[Row, ...]:
         rows = (row for row in self.rows if row.kind == kind)
@@ -74,6 +81,8 @@ def conclusion(report: Report) -> Conclusion | None:
         "running": None,
         "approval": "action_required",
         "nothing-to-measure": "neutral",
+        "draft": "neutral",
+        "unlabelled": "neutral",
         "cancelled": "cancelled",
         "error": "failure",
     }
@@ -84,3 +93,13 @@ def conclusion(report: Report) -> Conclusion | None:
     if report.compared == 0 or report.of("never-compared"):
         return "neutral"
     return "success"
+
+
+def verdict(report: Report) -> str:
+    """What was found, in a word or two: a pull request is told anew when this differs from what it was told last."""
+    if report.state != "done":
+        return report.state
+    found = [kind for kind in ("regressed", "failing", "improved", "changed") if report.of(kind)]
+    if report.accepted:
+        found.append("accepted")
+    return "+".join(found) or ("unchanged" if report.compared else "nothing compared")

@@ -173,7 +173,7 @@ def test_every_point_has_its_words():
     y[30], y[40] = y[30] * 1.5, math.nan
     data = series(y)
     found = detect(data)
-    told = {x: explain_point(data, found, x) for x in (60, 20, 30, 40, 500, 118)}
+    told = {x: " ".join(explain_point(data, found, x)) for x in (60, 20, 30, 40, 500, 118)}
     assert "regression" in told[60]
     assert "standard errors" in told[60]
     assert "usual" in told[20] or "smallest change" in told[20]
@@ -182,7 +182,7 @@ def test_every_point_has_its_words():
     assert "not measured" in told[500]
     assert "provisional" in told[118]
     gap = SeriesData("s", -1, "time", tuple(p for p in data.points if not 55 < p.x < 65))
-    assert "one of the suspects" in explain_point(gap, detect(gap), 58)
+    assert "one of the suspects" in " ".join(explain_point(gap, detect(gap), 58))
 
 
 def test_every_verdict_has_its_words():

@@ -35,13 +35,15 @@ def main() -> None:
 
 def _register() -> None:
     """Commands that live in modules of their own; each loads light and imports its part on use."""
-    from groundspeed.cli import db, demo, detect, doctor, exporting, gate, importing, init, site, up
+    from groundspeed.cli import bisect, db, demo, detect, doctor, explain, exporting, gate, importing, init, site, up
 
     app.command("up")(up.up)
     app.command("demo")(demo.demo)
     app.command("init")(init.init)
     app.command("detect")(detect.detect)
     app.command("gate")(gate.gate)
+    app.command("explain")(explain.explain)
+    app.command("bisect")(bisect.bisect)
     app.command("doctor")(doctor.doctor)
     app.command("import")(importing.import_results)
     app.command("export")(exporting.export_results)

@@ -2,12 +2,16 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 
 from groundspeed.service.domain.compare import GateConfig, Verdict
-from groundspeed.service.domain.detect import Detection
+from groundspeed.service.domain.detect import DetectConfig, Detection
 from groundspeed.service.domain.findings import ChangePoint
 from groundspeed.service.domain.noise import may_gate
-from groundspeed.service.domain.series import Point, SeriesData
+from groundspeed.service.domain.series import Point, SeriesData, median_of
+
+COMPANY = 3
+"""So many points must follow before a step is looked for at a place."""
 
 CLASS_WORDS = {
     "constant": "it hardly ever changes at all",
@@ -19,36 +23,54 @@ CLASS_WORDS = {
 }
 
 
-def explain_point(series: SeriesData, detection: Detection, x: int) -> str:
-    """Say why point ``x`` is, or is not, a change point; sentences in one paragraph."""
+def explain_point(
+    series: SeriesData,
+    detection: Detection,
+    x: int,
+    config: DetectConfig | None = None,
+    names: Mapping[int, str] | None = None,
+) -> tuple[str, ...]:
+    """Say why point ``x`` is, or is not, a change point; one sentence or two an entry.
+
+    ``names`` says what to call points, "point 12" where it has nothing.
+    """
     points = {p.x: p for p in series.points}
-    words = [_measured(points.get(x), series, x)]
+    called = dict(names or {})
+    here = called.get(x, f"point {x}")
+    words = [_measured(points.get(x), series, here[:1].upper() + here[1:])]
     change = next((c for c in detection.change_points if c.x_after == x), None)
     inside = next((c for c in detection.change_points if x in c.unmeasured), None)
     if change is not None:
         words += _flagged(change, detection, series)
     elif inside is not None:
         words.append(
-            f"It lies between {inside.x_before} and {inside.x_after}, where the level changed by "
+            f"It lies between {_name(called, inside.x_before)} and {_name(called, inside.x_after)}, where the level "
+            "changed by "
             f"{_size(inside, series)}: nobody measured it, so it is one of the suspects."
         )
     elif x in points and points[x].finite():
         words += _not_flagged(points[x], series, detection)
+        words += _what_if(series, detection, x, config or DetectConfig())
+    words += _surroundings(detection, x, called)
     words.append(f"The series is {detection.series_class}: {CLASS_WORDS[detection.series_class]}.")
     if not may_gate(detection.series_class):
         words.append("Nothing in it can fail a pull request.")
-    return " ".join(words)
+    return tuple(words)
 
 
-def _measured(point: Point | None, series: SeriesData, x: int) -> str:
+def _name(names: Mapping[int, str], x: int) -> str:
+    return names.get(x, f"point {x}")
+
+
+def _measured(point: Point | None, series: SeriesData, here: str) -> str:
     if point is None:
-        return f"Point {x} was not measured."
+        return f"{here} was not measured. That is not the same as no change."
     values = point.finite()
     if not values:
-        return f"Point {x} has no number: {point.outcome}. That is not the same as no change."
+        return f"{here} has no number: {point.outcome}. That is not the same as no change."
     runs = "one process" if len(values) == 1 else f"the median of {len(values)} processes"
     middle = sorted(values)[len(values) // 2]
-    return f"Point {x} reads {middle:.4g} {series.unit} ({runs})."
+    return f"{here} reads {middle:.4g} {series.unit} ({runs})."
 
 
 def _flagged(change: ChangePoint, detection: Detection, series: SeriesData) -> list[str]:
@@ -90,10 +112,48 @@ def _not_flagged(point: Point, series: SeriesData, detection: Detection) -> list
         words.append(f"That is {scatter:.1f} times the noise between its points, which is usual.")
     else:
         words.append("That is unusual, but the points around it did not follow: an outlier, not a new level.")
-    if math.isfinite(noise.mde):
+    if math.isfinite(noise.mde) and noise.mde > 0.0:
         words.append(f"A lasting step of {noise.mde:.2%} would have shown in {noise.mde_points} points on either side.")
     if detection.drift is not None:
         words.append(f"The series drifts by {detection.drift.total:+.2%} over its newest points, which is no step.")
+    return words
+
+
+def _what_if(series: SeriesData, detection: Detection, x: int, config: DetectConfig) -> list[str]:
+    """What a step at x would be, and which of the conditions it does not meet."""
+    cuts = [c.x_after for c in detection.change_points]
+    low = max((c for c in cuts if c <= x), default=-math.inf)
+    high = min((c for c in cuts if c > x), default=math.inf)
+    near = [(p.x, median_of(p.finite())) for p in series.points if low <= p.x < high and p.finite()]
+    before, after = [v for at, v in near if at < x], [v for at, v in near if at >= x]
+    if not before or not after or min(before + after) <= 0.0 or detection.noise.wander <= 0.0:
+        return []
+    size = median_of(tuple(after)) / median_of(tuple(before)) - 1.0
+    needed = config.threshold(len(series.points))
+    error = detection.noise.wander * math.sqrt(1.0 / len(before) + 1.0 / len(after))
+    strength = abs(math.log1p(size)) / error
+    words = (
+        f"Were there a step, it would be of {size:+.2%} ({len(before)} points before, {len(after)} after), some "
+        f"{strength:.1f} standard errors where {needed:.1f} are asked for"
+    )
+    if len(after) < COMPANY:
+        return [f"{words}; fewer than {COMPANY} points follow, so this may change with the next ones."]
+    if abs(size) < detection.noise.floor:
+        return [f"{words}, and under the smallest change that counts."]
+    if strength < needed:
+        return [f"{words}: noise does as much by itself."]
+    return [f"{words}; the level changes gradually, or more abruptly elsewhere, so no step is put here."]
+
+
+def _surroundings(detection: Detection, x: int, names: Mapping[int, str]) -> list[str]:
+    """The nearest change point on either side, so that a reader knows where to look."""
+    before = [c for c in detection.change_points if c.x_after < x and x not in c.unmeasured]
+    after = [c for c in detection.change_points if c.x_after > x and x not in c.unmeasured]
+    words = []
+    if before:
+        words.append(f"The last change point before it is at {_name(names, before[-1].x_after)}.")
+    if after:
+        words.append(f"The next one after it is at {_name(names, after[0].x_after)}.")
     return words
 
 

@@ -10,25 +10,35 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.config.model import SuiteSection
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import ChangePoint, Job, JobSide, Project, Request, Result, Revision, Run, Series
+from groundspeed.service.db.tables import (
+    Benchmark,
+    ChangePoint,
+    Job,
+    JobSide,
+    Project,
+    Request,
+    Result,
+    Revision,
+    Series,
+)
 from groundspeed.service.domain.detect import DetectConfig, Detection, detect
 from groundspeed.service.domain.plan import Suspect, suspects
-from groundspeed.service.usecases import planning, requests
+from groundspeed.service.usecases import bisect, planning, remeasure, requests
+from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
 from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.remeasure import Wish
 from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series
 
 _OPEN = ("queued", "running")
 _FOLLOWUPS = ("followup", "bisect")
-_HISTORY = ("measure", "backfill")
 NEAR = 5
 """As many points on a side as let a step stand without replicates."""
 LATELY = timedelta(seconds=60)
@@ -37,17 +47,6 @@ YOUNG = 40
 HINT = DetectConfig(alpha=10.0, min_points=1_000_000)
 """Steps of 2.6 standard errors: too weak to be shown, strong enough to be worth fresh processes on both sides."""
 MOST_HINTS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """One benchmark to be measured ``replicates`` more times at one commit."""
-
-    suite: str
-    revision_id: int
-    benchmark_key: str
-    replicates: int
-    why: str
 
 
 def plan_for_slug(database: Database, slug: str, now: datetime) -> int:
@@ -64,12 +63,13 @@ def plan_followups(database: Database, project_id: int, now: datetime) -> int:
         project = session.scalars(held(select(Project).where(col(Project.id) == project_id))).one_or_none()
         if project is None:
             return 0
+        by_hand = bisect.advance(session, project_id, now)
         parent = _parent(session, project_id)
-        if parent is None or _spent(session, parent) >= _budget(parent):
-            return 0
+        if parent is None or remeasure.spent(session, parent) >= remeasure.budget(parent):
+            return by_hand
         ids = dict.fromkeys([*_open_series(session, project_id), *_young_series(session, project_id)])
         wishes = _merged(wish for one in ids for wish in _wishes(session, one))
-        return _make(session, parent, _not_on_their_way(session, wishes), now)
+        return by_hand + _make(session, parent, _not_on_their_way(session, wishes), now)
 
 
 def waiting(database: Database, now: datetime) -> list[int]:
@@ -83,11 +83,17 @@ def waiting(database: Database, now: datetime) -> list[int]:
             select(col(Series.project_id))
             .join(ChangePoint, col(ChangePoint.series_id) == col(Series.id))
             .join(Job, col(Job.project_id) == col(Series.project_id))
-            .where(col(ChangePoint.state) == "provisional", col(Series.gate).is_(True))
+            .where(col(ChangePoint.state) == "provisional", col(Series.gate).is_(True), _ours())
             .where(col(Job.finished_at) > now - LATELY, col(Series.project_id).not_in(busy))
             .distinct()
         )
         return list(session.scalars(query))
+
+
+def _ours() -> ColumnElement[bool]:
+    """Series that we measure: what was imported from another tool's files can't be measured again."""
+    imported = select(col(Benchmark.id)).where(col(Benchmark.plugin).startswith(PLUGIN_PREFIX, autoescape=True))
+    return col(Series.benchmark_id).not_in(imported)
 
 
 def _open_series(session: Session, project_id: int) -> Sequence[int]:
@@ -96,7 +102,7 @@ def _open_series(session: Session, project_id: int) -> Sequence[int]:
     query = (
         select(col(Series.id))
         .join(ChangePoint, col(ChangePoint.series_id) == col(Series.id))
-        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True))
+        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True), _ours())
         .where(col(ChangePoint.state) != "withdrawn", doubtful)
         .distinct()
         .order_by(col(Series.id))
@@ -111,7 +117,7 @@ def _young_series(session: Session, project_id: int) -> Sequence[int]:
     query = (
         select(col(Series.id))
         .join(Result, col(Result.series_id) == col(Series.id))
-        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True), col(Series.id).not_in(told))
+        .where(col(Series.project_id) == project_id, col(Series.gate).is_(True), _ours(), col(Series.id).not_in(told))
         .group_by(col(Series.id))
         .having(points < YOUNG)
         .order_by(col(Series.id).desc())
@@ -126,9 +132,9 @@ def _hints(loaded: LoadedSeries) -> Detection:
     return detect(data, replace(HINT, min_effect=loaded.config.min_effect, replicates=loaded.config.replicates))
 
 
-def _wishes(session: Session, series_id: int) -> list[_Wish]:
+def _wishes(session: Session, series_id: int) -> list[Wish]:
     loaded = load_series(session, series_id)
-    key = _benchmark_key(session, series_id)
+    key = remeasure.benchmark_key(session, series_id)
     if key is None:
         return []
     wanted = _suite(session, loaded).confirm_replicates
@@ -160,14 +166,14 @@ def _coming(session: Session, loaded: LoadedSeries) -> list[int]:
         .join(JobSide, col(JobSide.revision_id) == col(Revision.id))
         .join(Job, col(Job.id) == col(JobSide.job_id))
         .where(col(Job.project_id) == loaded.series.project_id, col(Job.suite) == loaded.suite)
-        .where(col(Job.state).in_(_OPEN), col(Job.reason).in_(_HISTORY), col(Revision.position).is_not(None))
+        .where(col(Job.state).in_(_OPEN), col(Job.reason).in_(remeasure.HISTORY), col(Revision.position).is_not(None))
     )
     return [x for x in session.scalars(query) if x is not None]
 
 
-def _wish(loaded: LoadedSeries, key: str, suspect: Suspect, revision_id: int) -> _Wish:
+def _wish(loaded: LoadedSeries, key: str, suspect: Suspect, revision_id: int) -> Wish:
     count = 1 if suspect.why == "bisect" else suspect.replicates
-    return _Wish(loaded.suite, revision_id, key, count, suspect.why)
+    return Wish(loaded.suite, revision_id, key, count, suspect.why)
 
 
 def _unmeasured(session: Session, loaded: LoadedSeries) -> dict[int, int]:
@@ -190,21 +196,9 @@ def _suite(session: Session, loaded: LoadedSeries) -> SuiteSection:
     return SuiteSection(name=loaded.suite, plugin="unknown")
 
 
-def _benchmark_key(session: Session, series_id: int) -> str | None:
-    """The name under which jobs run the benchmark of this series."""
-    query = (
-        select(col(Run.benchmark_key))
-        .join(Result, col(Result.run_id) == col(Run.id))
-        .where(col(Result.series_id) == series_id)
-        .order_by(col(Result.id).desc())
-        .limit(1)
-    )
-    return session.scalars(query).one_or_none()
-
-
-def _merged(wishes: Iterable[_Wish]) -> list[_Wish]:
+def _merged(wishes: Iterable[Wish]) -> list[Wish]:
     """One wish a benchmark and commit, the largest: several metrics come from the same process."""
-    best: dict[tuple[str, int, str], _Wish] = {}
+    best: dict[tuple[str, int, str], Wish] = {}
     for wish in wishes:
         key = (wish.suite, wish.revision_id, wish.benchmark_key)
         if key not in best or best[key].replicates < wish.replicates:
@@ -212,7 +206,7 @@ def _merged(wishes: Iterable[_Wish]) -> list[_Wish]:
     return list(best.values())
 
 
-def _not_on_their_way(session: Session, wishes: Sequence[_Wish]) -> list[_Wish]:
+def _not_on_their_way(session: Session, wishes: Sequence[Wish]) -> list[Wish]:
     """Without those whose suite is about to be measured at that commit anyway: the answer may change the question."""
     query = (
         select(col(Job.suite), col(JobSide.revision_id))
@@ -236,23 +230,26 @@ def _parent(session: Session, project_id: int) -> Request | None:
     return found
 
 
-def _budget(parent: Request) -> float:
-    return parent.budget_s or 3600.0
+def _affordable(session: Session, parent: Request, wishes: Sequence[Wish]) -> list[tuple[Job, int]]:
+    """Drafts that fit into what is left of the request's budget, the most useful first."""
+    left = remeasure.budget(parent) - remeasure.spent(session, parent)
+    coming = select(Job).join(Request, col(Request.id) == col(Job.request_id))
+    coming = coming.where(col(Request.parent_id) == parent.id, col(Job.state).in_(_OPEN))
+    left -= sum(remeasure.cost_s(session, job) for job in session.scalars(coming))
+    out = []
+    for group in remeasure.grouped(wishes):
+        draft = remeasure.draft(session, parent.project_id, group)
+        if draft is None:
+            continue
+        left -= remeasure.cost_s(session, draft[0])
+        if left < 0:
+            break
+        out.append(draft)
+    return out
 
 
-def _spent(session: Session, parent: Request) -> float:
-    """Seconds of measuring that the request and its follow-ups have taken."""
-    query = (
-        select(func.coalesce(func.sum(col(Run.duration_s)), 0.0))
-        .join(Job, col(Job.id) == col(Run.job_id))
-        .join(Request, col(Request.id) == col(Job.request_id))
-        .where(or_(col(Request.id) == parent.id, col(Request.parent_id) == parent.id))
-    )
-    return float(session.execute(query).scalar_one())
-
-
-def _make(session: Session, parent: Request, wishes: Sequence[_Wish], now: datetime) -> int:
-    drafts = [draft for group in _grouped(wishes) if (draft := _draft(session, parent, group)) is not None]
+def _make(session: Session, parent: Request, wishes: Sequence[Wish], now: datetime) -> int:
+    drafts = _affordable(session, parent, wishes)
     if not drafts:
         return 0
     state = [(job.key, job.spec["benchmarks"]) for job, _ in drafts]
@@ -268,64 +265,3 @@ def _make(session: Session, parent: Request, wishes: Sequence[_Wish], now: datet
         job.request_id, job.created_at = ref.id, now
         planning.add_job(session, job, [("point", revision_id)], now)
     return len(drafts)
-
-
-def _grouped(wishes: Sequence[_Wish]) -> list[list[_Wish]]:
-    """By suite and commit: one job each."""
-    groups: dict[tuple[str, int], list[_Wish]] = {}
-    for wish in wishes:
-        groups.setdefault((wish.suite, wish.revision_id), []).append(wish)
-    return list(groups.values())
-
-
-def _draft(session: Session, parent: Request, group: Sequence[_Wish]) -> tuple[Job, int] | None:
-    """A job like the one that measured the suite before, for the benchmarks in question."""
-    suite, revision_id = group[0].suite, group[0].revision_id
-    like = _like(session, parent.project_id, suite)
-    if like is None:
-        return None
-    known = {benchmark["key"]: benchmark for benchmark in like.spec["benchmarks"]}
-    have = _have(session, suite, revision_id, parent.project_id)
-    benchmarks: list[dict[str, Any]] = [
-        known[wish.benchmark_key] | {"replicates": wish.replicates, "first_replicate": have.get(wish.benchmark_key, 0)}
-        for wish in sorted(group, key=lambda wish: wish.benchmark_key)
-        if wish.benchmark_key in known
-    ]
-    if not benchmarks:
-        return None
-    job = Job(
-        request_id=0,
-        project_id=parent.project_id,
-        key=f"{group[0].why}:{suite}@{revision_id}",
-        suite=suite,
-        reason="bisect" if all(wish.why == "bisect" for wish in group) else "replicate",
-        priority=requests.PRIORITY["followup"],
-        requirements=like.requirements,
-        spec=like.spec | {"benchmarks": benchmarks},
-        trust=like.trust,
-        max_attempts=like.max_attempts,
-    )
-    return job, revision_id
-
-
-def _like(session: Session, project_id: int, suite: str) -> Job | None:
-    query = (
-        select(Job)
-        .where(col(Job.project_id) == project_id, col(Job.suite) == suite, col(Job.trust) == "trusted")
-        .where(col(Job.reason).in_(_HISTORY))
-        .order_by(col(Job.id).desc())
-        .limit(1)
-    )
-    found: Job | None = session.scalars(query).one_or_none()
-    return found
-
-
-def _have(session: Session, suite: str, revision_id: int, project_id: int) -> dict[str, int]:
-    """Processes already run of each benchmark at the commit: the number of the next replicate."""
-    query = (
-        select(col(Run.benchmark_key), func.count())
-        .join(Job, col(Job.id) == col(Run.job_id))
-        .where(col(Job.project_id) == project_id, col(Job.suite) == suite, col(Run.revision_id) == revision_id)
-        .group_by(col(Run.benchmark_key))
-    )
-    return {key: int(count) for key, count in session.execute(query).tuples()}

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
 from groundspeed.service.api.access import Id, Now, Operator, PartsDep, Viewer
+from groundspeed.service.api.routes import verdicts
 from groundspeed.service.usecases import artefacts, jobs, nodes, outlook, projects, requests
 from groundspeed.service.usecases.artefacts import Store
 from groundspeed.service.usecases.tokens import Principal
@@ -16,6 +17,7 @@ from groundspeed.service.wire import client as c
 from groundspeed.service.wire import v1
 
 router = APIRouter(prefix="/api/v1", tags=["work"])
+router.include_router(verdicts.router)
 
 
 def _within_job(parts: PartsDep, who: Principal, job_id: int) -> None:

@@ -6,6 +6,7 @@ For tests, screenshots and benchmarks of the pages. Everything follows from the 
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 import zlib
 from dataclasses import dataclass, field
@@ -187,6 +188,44 @@ def _with_defaults(table: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any
         if not f.is_required() and name != "id"
     }
     return [{**filled, **row} for row in rows]
+
+
+def _conditions(c: int) -> dict[str, Any]:
+    """As a worker on a GPU reports them."""
+    return {
+        "host": {
+            "before": {"load_1m": 0.4, "cpu_mhz": {"unavailable": "cpufreq cannot be read"}, "steal_s": 0.0},
+            "after": {"load_1m": 0.9, "cpu_mhz": {"unavailable": "cpufreq cannot be read"}, "steal_s": 0.0},
+        },
+        "device": {
+            "sm_mhz": {"median": 1755, "min": 1620, "max": 1980},
+            "memory_mhz": {"median": 3201, "min": 3201, "max": 3201},
+            "power_w": {"median": 512 + c % 7, "min": 310, "max": 698},
+            "temperature_c": {"median": 54, "min": 41, "max": 61},
+            "clock_events": {"software power cap": 0.04} if c % 4 == 0 else {},
+        },
+        "hygiene": {
+            "before": ["process 4711 holds 310 MiB of the device"] if c % 31 == 17 else [],
+            "during": [],
+            "not_available": {},
+        },
+    }
+
+
+def _trace(c: int) -> bytes:
+    """Readings ten times a second over set-up, warm-up and measurement."""
+    t_s = np.arange(0, 4.3, 0.1)
+    rng = np.random.default_rng(c)
+    busy = np.clip((t_s - 0.8) / 0.6, 0, 1)
+    columns = {
+        "t_s": t_s.round(3).tolist(),
+        "sm_mhz": (1980 - 225 * busy + rng.integers(-15, 15, len(t_s))).round().tolist(),
+        "memory_mhz": [3201.0] * len(t_s),
+        "power_w": (120 + 400 * busy + rng.normal(0, 9, len(t_s))).round(1).tolist(),
+        "temperature_c": (41 + 13 * np.clip((t_s - 0.8) / 3.0, 0, 1)).round().tolist(),
+        "foreign": [0] * len(t_s),
+    }
+    return zlib.compress(json.dumps(columns).encode(), 1)
 
 
 class _Maker:
@@ -480,8 +519,8 @@ class _Maker:
             "benchmark_id": self.bench_ids[suite.name], "revision_id": self.rev_ids[c], "hardware_id": self.hardware[m],
             "environment_id": self._env_at(m, c), "node_id": self._node(m, c), "device_uuid": f"GPU-{_sha(self.node_names[m] + '0')[:12]}",
             "params": params, "outcome": "oom" if failed else "ok", "evidence": evidence if failed else {},
-            "conditions": {"clock_sm_mhz": {"median": 1755, "min": 1620, "max": 1980}, "temperature_c": {"median": 54, "min": 41, "max": 61}, "power_w": {"median": 512, "max": 698}, "throttled": False},
-            "facts": {"torch": "2.13.0", "cold_cache": replicate == 0}, "phases_s": {"import": 2.1, "setup": 0.8, "warm-up": 1.1, "measure": 2.4},
+            "conditions": _conditions(c), "trace": _trace(c) if self.shape.keep_runs and (c % 10 == 0 or c >= self.shape.commits - 3) else None,
+            "facts": {"torch": "2.13.0", "cold_cache": replicate == 0}, "phases_s": {"import": 2.1, "setup": 0.8, "warmup": 1.1, "measure": 2.4},
             "started_at": self.times[c], "duration_s": 6.4, "created_at": self.times[c],
         }  # fmt: skip
 

@@ -95,14 +95,30 @@ export class Card {
     facts.set(run, wanted);
     try {
       const { conditions, run: row } = await wanted;
-      into.textContent = [row.node, ...Object.entries(conditions).slice(0, 4).map(([name, value]) => `${name.replaceAll("_", " ")} ${middle(value)}`)].join(" · ");
+      into.textContent = [row.node, ...telling(conditions)].join(" · ");
     } catch {
       facts.delete(run);
     }
   }
 }
 
-function middle(value: unknown): string {
-  const inner = typeof value === "object" && value !== null && "median" in value ? value.median : value;
-  return typeof inner === "number" ? String(Math.round(inner * 100) / 100) : typeof inner === "string" || typeof inner === "boolean" ? String(inner) : "–";
+/** What one looks at first, most telling first. */
+const FIRST = [/clock|sm mhz/, /throttl|clock events/, /temperature/, /power/, /cpu mhz/, /load/];
+const MOST = 4;
+
+/** The conditions that tell most, in words: reports nest, and summarise readings as their median. */
+function telling(conditions: Record<string, unknown>): string[] {
+  const rank = (name: string): number => (FIRST.findIndex((wanted) => wanted.test(name)) + FIRST.length + 1) % (FIRST.length + 1);
+  return leaves(conditions).sort(([a], [b]) => rank(a) - rank(b)).slice(0, MOST).map(([name, value]) => `${name} ${value}`);
+}
+
+function leaves(from: Record<string, unknown>, before = ""): [string, string][] {
+  return Object.entries(from).flatMap(([key, value]): [string, string][] => {
+    const name = `${before} ${key}`.trim().replaceAll("_", " ");
+    const inner = typeof value === "object" && value !== null && "median" in value ? value.median : value;
+    if (typeof inner === "number") return [[name, String(Math.round(inner * 100) / 100)]];
+    if (typeof inner === "string" || typeof inner === "boolean") return [[name, String(inner)]];
+    const nested = typeof inner === "object" && inner !== null && !Array.isArray(inner) && !("unavailable" in inner);
+    return nested ? leaves(inner as Record<string, unknown>, name) : [];
+  });
 }

@@ -3,6 +3,7 @@
 import type uPlot from "uplot";
 import { Card } from "./card";
 import { button, download, h, one } from "./dom";
+import { counterpart, panel } from "./facets";
 import { params } from "./format";
 import { layout, place, type Layout, type Line } from "./layout";
 import { over, under, type Cloud } from "./marks";
@@ -71,23 +72,28 @@ class GraphPage {
     this.plot.replaceChildren(this.card.element);
     this.plot.classList.add("live");
     this.drawn = false;
-    const groups = this.state.multiples ? this.layout.lines.map((line) => [line]) : [this.layout.lines];
-    this.plots = groups.map((lines) => this.one(lines, groups.length > 1 ? 190 : 380));
+    const apart = this.state.multiples && this.layout.lines.length > 1;
+    this.plot.classList.toggle("multiples", apart);
+    const groups = apart ? this.layout.lines.map((line) => [line]) : [this.layout.lines];
+    this.plots = groups.map((lines) => this.one(lines, apart ? 190 : 380));
     this.drawn = true;
     this.drawLegend();
     this.drawToolbar();
+    this.drawFacets();
     this.root.dataset["ready"] = "1";
   }
 
   private one(lines: Line[], height: number): uPlot {
     const part: Layout = { ...this.layout, lines, unit: lines[0] && !this.layout.relative ? lines[0].series.series.unit : this.layout.unit };
-    const host = h("div", {});
-    this.plot.append(host);
+    const host = h("div", { class: "host" });
+    const title = this.plot.classList.contains("multiples") && lines[0] ? h("p", { class: `plot-title s${lines[0].place % 8}` }, name(lines[0].series.series)) : null;
+    this.plot.append(title ? h("div", { class: "apart" }, title, host) : host);
     const made = make(this.graph, part, this.state, host, height, {
       under: (u) => under(u, this.graph, part, this.state),
       over: (u) => over(u, this.graph, part, this.state, this.clouds),
       moved: (u) => this.hover(u, lines),
       ranged: (u) => this.ranged(u),
+      boxed: (low, high) => this.boxed(low, high),
     }, this.state.multiples ? "graph" : undefined);
     made.over.addEventListener("click", () => {
       const near = nearest(made, lines, this.state.hidden);
@@ -111,6 +117,21 @@ class GraphPage {
     this.card.show(near, this.plot, u.over, pin);
   }
 
+  /** A box that chooses values is part of the address too; six figures are enough for a picture. */
+  private boxed(low: number | null, high: number | null): void {
+    const short = (value: number | null): number | null => (value === null ? null : Number(value.toPrecision(6)));
+    [this.state.low, this.state.high] = this.state.multiples ? [null, null] : [short(low), short(high)];
+    this.saveSoon();
+  }
+
+  private saveSoon(): void {
+    clearTimeout(this.saving);
+    this.saving = window.setTimeout(() => {
+      this.save();
+      void this.refine();
+    }, 250);
+  }
+
   private ranged(u: uPlot): void {
     if (!this.drawn) return;
     const { min, max } = u.scales["x"] ?? {};
@@ -118,11 +139,7 @@ class GraphPage {
     const whole = min === all[0] && max === all.at(-1);
     this.state.from = whole || min == null ? null : Math.floor(min);
     this.state.to = whole || max == null ? null : Math.ceil(max);
-    clearTimeout(this.saving);
-    this.saving = window.setTimeout(() => {
-      this.save();
-      void this.refine();
-    }, 250);
+    this.saveSoon();
   }
 
   /** More points of a part, where the whole was thinned. */
@@ -139,14 +156,15 @@ class GraphPage {
   }
 
   private async whole(): Promise<void> {
-    this.state.from = this.state.to = null;
+    this.state.from = this.state.to = this.state.low = this.state.high = null;
     this.save();
     if (!this.fixed && (this.graph.series.some((s) => s.total > s.points.value.length) || location.search.includes("from="))) await this.reload();
     this.draw();
   }
 
   private api(kind: string): string {
-    const ids = this.state.series.filter((id): id is number => id !== null).join(",");
+    const hidden = kind === "graph" ? [] : this.state.hidden;
+    const ids = this.state.series.filter((id): id is number => id !== null && !hidden.includes(id)).join(",");
     return `/api/v1/projects/${this.graph.project.slug}/${kind}?series=${ids}`;
   }
 
@@ -176,11 +194,44 @@ class GraphPage {
     this.set({ series, hidden: this.state.hidden.filter((other) => other !== id) });
   }
 
+  /** Shows just these; those that are there keep their places, and so their colours. */
+  private async choose(ids: number[]): Promise<void> {
+    const series = this.state.series.map((id) => (id !== null && ids.includes(id) ? id : null));
+    for (const id of ids.filter((one) => !series.includes(one))) {
+      const free = series.indexOf(null);
+      if (free >= 0) series[free] = id;
+      else series.push(id);
+    }
+    while (series.at(-1) === null) series.pop();
+    this.single = false;
+    this.state = { ...this.state, series, hidden: this.state.hidden.filter((id) => ids.includes(id)) };
+    await this.reload();
+    if (this.state.samples) void this.fetchSamples();
+    this.set({});
+  }
+
+  /** The same series in clock cycles, or back in time: each takes the other's place. */
+  private async swapClock(): Promise<void> {
+    const swap = new Map(this.graph.series.map(({ series }) => [series.id, counterpart(series, this.graph.siblings)?.id ?? series.id]));
+    this.state = { ...this.state, low: null, high: null, series: this.state.series.map((id) => (id === null ? null : (swap.get(id) ?? id))) };
+    this.single = false;
+    await this.reload();
+    this.set({});
+  }
+
   private pin(sha: string): void {
     const short = sha.slice(0, 12);
     const pins = this.state.pins.includes(short) ? this.state.pins.filter((p) => p !== short) : [...this.state.pins, short].slice(-2);
     this.card.close();
     this.set({ pins });
+  }
+
+  private drawFacets(): void {
+    const made = this.fixed ? null : panel(this.graph, (ids) => void this.choose(ids));
+    const old = one(".facets-panel", this.root);
+    if (made && old) old.replaceWith(made);
+    else if (made) this.legend.after(made);
+    else old?.remove();
   }
 
   private drawLegend(): void {
@@ -202,15 +253,19 @@ class GraphPage {
     const { state } = this;
     const group = (label: string, ...buttons: HTMLElement[]): HTMLElement => h("fieldset", { "aria-label": label }, ...buttons);
     const [a, b] = state.pins;
+    const cycles = this.graph.series.some((s) => s.series.metric.endsWith("cycles"));
+    const clocks = !this.fixed && this.graph.series.some((s) => counterpart(s.series, this.graph.siblings));
     const units = new Set(this.graph.series.map((s) => s.series.unit)).size;
     this.toolbar.replaceChildren(
       group("Across", ...X_MODES.map(([mode, label]) => button(label, `Order by ${label.toLowerCase()} (x)`, () => this.set({ x: mode, from: null, to: null }), state.x === mode))),
-      group("Up", button("Log", "Logarithmic scale (l)", () => this.set({ log: !state.log }), state.log),
-        button("Relative", units > 1 ? "Units differ, so values are relative" : "Relative to the first point or to a chosen commit (r)", () => this.set({ relative: !state.relative, ref: state.relative ? "" : state.ref }), this.layout.relative)),
+      group("Up", button("Log", "Logarithmic scale (l)", () => this.set({ log: !state.log, low: null, high: null }), state.log),
+        button("Relative", units > 1 ? "Units differ, so values are relative" : "Relative to the first point or to a chosen commit (r)", () => this.set({ relative: !state.relative, ref: state.relative ? "" : state.ref, low: null, high: null }), this.layout.relative),
+        ...(clocks ? [button("Cycles", "In clock cycles, where the device counted them (c): a step in time without one in cycles is the machine's", () => void this.swapClock(), cycles)] : [])),
+      state.relative && state.ref ? h("span", { class: "pins" }, `to ${state.ref.slice(0, 8)} `, button("×", "Relative to the first point again", () => this.set({ ref: "" }))) : "",
       group("Show", button("Spread", "Range of processes or samples (b)", () => this.set({ band: !state.band }), state.band),
         ...(this.fixed ? [] : [button("Samples", "Raw samples of what is in view (s)", () => void this.toggleSamples(), state.samples)]),
         ...(this.graph.series.length > 1 ? [button("Apart", "One small graph a series (m)", () => this.set({ multiples: !state.multiples }), state.multiples)] : [])),
-      group("Zoom", button("−", "Zoom out (−)", () => this.plots.forEach((u) => zoom(u, 1.6))), button("+", "Zoom in (+)", () => this.plots.forEach((u) => zoom(u, 0.625))), button("All", "Show all (0, or double click)", () => void this.whole())),
+      group("Zoom", button("−", "Zoom out (−)", () => this.zoom(1.6)), button("+", "Zoom in (+)", () => this.zoom(0.625)), button("All", "Show all (0, or double click)", () => void this.whole())),
       state.pins.length > 0 ? h("span", { class: "pins" }, `A ${a?.slice(0, 8)} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a}&head=${b}` }, `compare with B ${b.slice(0, 8)}`), " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
       h("span", { class: "spacer" }),
       group("Keep", button("Link", "Copy the address of this view", () => void navigator.clipboard?.writeText(location.href)), button("PNG", "Download as PNG", () => this.png()),
@@ -220,7 +275,7 @@ class GraphPage {
 
   private file(kind: "svg" | "csv" | "json"): void {
     const range = this.state.from === null ? "" : `&from=${Math.max(0, this.state.from)}&to=${Math.max(0, this.state.to ?? 0)}`;
-    const url = (kind === "json" ? this.api("graph") : kind === "csv" ? this.api("graph.csv") : this.api("graph.svg").replace("/api/v1", "")) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? "&mode=relative" : "");
+    const url = (kind === "json" ? this.api("graph") : kind === "csv" ? this.api("graph.csv") : this.api("graph.svg").replace("/api/v1", "")) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? `&mode=relative&ref=${encodeURIComponent(this.state.ref)}` : "");
     const link = h("a", { href: url, download: `${this.graph.project.slug}.${kind}` });
     link.click();
   }
@@ -296,11 +351,11 @@ class GraphPage {
   private keyboard(): void {
     this.plot.tabIndex = 0;
     this.plot.setAttribute("role", "application");
-    this.plot.setAttribute("aria-label", "Graph. Arrow keys go from point to point, Enter keeps the card, plus and minus zoom, 0 shows all. The points stand in a table below.");
+    this.plot.setAttribute("aria-label", "Graph. Arrow keys go from point to point, Enter keeps the card, p pins the point, plus and minus zoom, brackets move along, 0 shows all. The points stand in a table below.");
     const actions: Record<string, () => void> = {
       ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), ArrowUp: () => this.other(-1), ArrowDown: () => this.other(1),
-      Enter: () => this.keep(), Escape: () => this.card.close(), "+": () => this.plots.forEach((u) => zoom(u, 0.625)), "=": () => this.plots.forEach((u) => zoom(u, 0.625)),
-      "-": () => this.plots.forEach((u) => zoom(u, 1.6)), "0": () => void this.whole(), l: () => this.set({ log: !this.state.log }),
+      Enter: () => this.keep(), Escape: () => this.card.close(), "+": () => this.zoom(0.625), "=": () => this.zoom(0.625),
+      "-": () => this.zoom(1.6), "[": () => this.pan(-0.25), "]": () => this.pan(0.25), c: () => void this.swapClock(), p: () => this.pinHere(), "0": () => void this.whole(), l: () => this.set({ log: !this.state.log }),
       r: () => this.set({ relative: !this.state.relative, ref: "" }), b: () => this.set({ band: !this.state.band }), s: () => void this.toggleSamples(),
       m: () => this.set({ multiples: !this.state.multiples }),
       x: () => this.set({ x: X_MODES[(X_MODES.findIndex(([mode]) => mode === this.state.x) + 1) % 3]?.[0] ?? "commit", from: null, to: null }),
@@ -314,6 +369,22 @@ class GraphPage {
     });
   }
 
+  private zoom(factor: number): void {
+    for (const u of this.plots) zoom(u, factor);
+  }
+
+  private pan(share: number): void {
+    for (const u of this.plots) {
+      const { min, max } = u.scales["x"] ?? {};
+      if (min != null && max != null) u.setScale("x", { min: min + share * (max - min), max: max + share * (max - min) });
+    }
+  }
+
+  private pinHere(): void {
+    const sha = this.cursor && this.graph.revisions.sha[this.cursor.line.series.points.revision[this.cursor.index] ?? 0];
+    if (sha) this.pin(sha);
+  }
+
   private keep(): void {
     const u = this.plots[0];
     if (u && this.cursor) {
@@ -323,8 +394,10 @@ class GraphPage {
   }
 
   private resize(): void {
-    const width = Math.max(280, this.plot.clientWidth);
-    for (const u of this.plots) if (u.width !== width) u.setSize({ width, height: u.height });
+    for (const u of this.plots) {
+      const width = Math.max(280, u.root.parentElement?.clientWidth ?? 0);
+      if (u.width !== width) u.setSize({ width, height: u.height });
+    }
   }
 }
 

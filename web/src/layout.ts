@@ -3,6 +3,10 @@
 import type { Graph, GraphSeries } from "./model";
 import type { State, XMode } from "./state";
 
+/** So many commits without a point, and so many times the usual step, are a gap. */
+const GAP_COMMITS = 5;
+const GAP_STEPS = 4;
+
 export interface Line {
   series: GraphSeries;
   /** Place in the address: decides the colour. */
@@ -13,8 +17,8 @@ export interface Line {
   high: (number | null)[];
   /** What absolute values are divided by; 1 when they stand as they are. */
   base: number;
-  /** Index of each x in the points. */
-  at: Map<number, number>;
+  /** Indices of the points after which commits were left out. */
+  gaps: number[];
 }
 
 export interface Layout {
@@ -27,7 +31,7 @@ export interface Layout {
 
 export function layout(graph: Graph, state: State): Layout {
   const units = new Set(graph.series.map((s) => s.series.unit));
-  const relative = state.relative || units.size > 1;
+  const relative = state.relative || (units.size > 1 && !state.multiples);
   const order = state.x === "environment" ? environmentOrder(graph) : null;
   const lines = graph.series.map((series) => line(graph, state, series, relative, order));
   const byRevision = (revision: number): number | null => {
@@ -71,8 +75,16 @@ function line(graph: Graph, state: State, series: GraphSeries, relative: boolean
   const values = scaled(p.value).map((v) => (state.log && v !== null && v <= 0 ? null : v));
   return {
     series, base, x, y: values, low: scaled(p.low), high: scaled(p.high), place: place(state, series.series.id),
-    at: new Map(x.map((at, i) => [at, i])),
+    gaps: order ? [] : gaps(p.revision.map((r) => graph.revisions.position[r] ?? 0)),
   };
+}
+
+/** Points after which far more commits go by than usual: there the line is broken. Positions ascend. */
+export function gaps(positions: number[]): number[] {
+  const steps = positions.slice(1).map((at, i) => at - (positions[i] ?? 0));
+  const usual = [...steps].sort((a, b) => a - b)[steps.length >> 1] ?? 1;
+  const most = Math.max(GAP_COMMITS, GAP_STEPS * usual);
+  return steps.flatMap((step, i) => (step > most ? [i] : []));
 }
 
 export function place(state: State, id: number): number {

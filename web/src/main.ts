@@ -1,11 +1,13 @@
 import * as grid from "./grid";
 import * as live from "./live";
-import { tables, theme, times } from "./page";
+import { cards, resubmits, tables, theme, times } from "./page";
 import * as palette from "./palette";
 
 theme();
 times();
 tables();
+resubmits();
+cards();
 if (!document.body.dataset["static"]) {
   palette.start();
   grid.start();

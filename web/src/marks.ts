@@ -34,6 +34,7 @@ export function over(u: uPlot, graph: Graph, layout: Layout, state: State, cloud
   events(u, ctx, graph, layout);
   for (const line of shown(layout, state)) {
     ctx.fillStyle = ctx.strokeStyle = colour(line.place);
+    gaps(u, ctx, line);
     const cloud = clouds.get(line.series.series.id);
     if (cloud) dots(u, ctx, cloud, line);
     ctx.lineWidth = 2.2 * ratio;
@@ -111,6 +112,21 @@ function dots(u: uPlot, ctx: CanvasRenderingContext2D, cloud: Cloud, line: Line)
     ctx.globalAlpha = cloud.used[i] ? 0.25 : 0.1;
     ctx.fillRect(u.valToPos(x, "x", true) - ratio, u.valToPos((cloud.y[i] ?? 0) / line.base, "y", true) - ratio, 2 * ratio, 2 * ratio);
   });
+}
+
+/** Where commits were left out, the ends are joined by dots. */
+function gaps(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
+  const ratio = devicePixelRatio || 1;
+  ctx.lineWidth = ratio;
+  ctx.globalAlpha = 0.8;
+  ctx.setLineDash([ratio, 4 * ratio]);
+  for (const i of line.gaps) {
+    const a = line.y[i], b = line.y[i + 1];
+    if (a == null || b == null) continue;
+    stroke(ctx, u.valToPos(line.x[i] ?? 0, "x", true), u.valToPos(a, "y", true), u.valToPos(line.x[i + 1] ?? 0, "x", true), u.valToPos(b, "y", true));
+  }
+  ctx.setLineDash([]);
+  ctx.globalAlpha = 1;
 }
 
 function failures(u: uPlot, ctx: CanvasRenderingContext2D, layout: Layout, line: Line): void {

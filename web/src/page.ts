@@ -34,6 +34,39 @@ export function writeTimes(): void {
   }
 }
 
+/** Forms that ask again as soon as their kind is chosen: what stood in their other fields was of the other kind. */
+export function resubmits(): void {
+  for (const select of document.querySelectorAll<HTMLSelectElement>("select[data-resubmit]")) {
+    select.addEventListener("change", () => {
+      for (const other of select.form?.elements ?? []) {
+        if (other !== select && (other instanceof HTMLInputElement || other instanceof HTMLSelectElement)) other.disabled = true;
+      }
+      select.form?.requestSubmit();
+    });
+  }
+}
+
+/** Cards of a site without a server are found here: all of them are on the page. */
+export function cards(): void {
+  const input = one<HTMLInputElement>("input[data-cards]"), grid = one(".grid");
+  if (!input || !grid) return;
+  input.hidden = false;
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let group = "";
+    for (const item of grid.querySelectorAll<HTMLElement>("li")) {
+      if (item.classList.contains("group")) group = (item.textContent ?? "").toLowerCase();
+      const text = `${group} ${(item.textContent ?? "").toLowerCase()}`;
+      item.hidden = item.classList.contains("group") ? false : !words.every((word) => text.includes(word));
+    }
+    for (const head of grid.querySelectorAll<HTMLElement>(".group")) {
+      let next = head.nextElementSibling;
+      while (next instanceof HTMLElement && next.hidden) next = next.nextElementSibling;
+      head.hidden = next === null || next.classList.contains("group");
+    }
+  });
+}
+
 export function tables(): void {
   for (const table of document.querySelectorAll<HTMLTableElement>("table.sortable")) {
     const heads = [...table.querySelectorAll<HTMLTableCellElement>("thead th")];

@@ -13,6 +13,8 @@ export interface Hooks {
   over: (u: uPlot) => void;
   moved: (u: uPlot) => void;
   ranged: (u: uPlot) => void;
+  /** A box was drawn: its values, when it is more than a stretch of commits. */
+  boxed: (low: number | null, high: number | null) => void;
 }
 
 export interface Near { line: Line; index: number; left: number; top: number }
@@ -27,15 +29,15 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
     padding: [12, 12, 0, 4],
     scales: {
       x: { time: false, ...(state.from !== null && state.to !== null ? { min: state.from, max: state.to } : {}) },
-      y: { distr: state.log ? 3 : 1 },
+      y: { distr: state.log ? 3 : 1, range: (_u, min, max) => yRange(state, min, max) },
     },
     axes: [
       { ...axis, values: (_u, splits) => splits.map((x) => xLabel(graph, state, x)), space: 90 },
-      { ...axis, values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 62, label: unitLabel(layout), labelSize: 16, labelFont: "11px system-ui, sans-serif", labelGap: 0 },
+      { ...axis, ...(state.log ? { splits: (_u: uPlot, _axis: number, min: number, max: number) => logSplits(min, max), filter: (_u: uPlot, splits: number[]) => splits } : {}), values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 62, label: unitLabel(layout), labelSize: 16, labelFont: "11px system-ui, sans-serif", labelGap: 0 },
     ],
     series: [{}, ...layout.lines.map((line) => lineOptions(line, state))],
     cursor: {
-      drag: { x: true, y: true, uni: 24, setScale: true },
+      drag: { x: true, y: true, uni: BOX_PIXELS, setScale: false },
       points: { show: false },
       focus: { prox: 30 },
       ...(sync ? { sync: { key: sync } } : {}),
@@ -45,6 +47,7 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
       draw: [hooks.over],
       setCursor: [hooks.moved],
       setScale: [(u, key) => key === "x" && hooks.ranged(u)],
+      setSelect: [(u) => select(u, hooks)],
     },
   };
   const made = new uPlot(options, joined(layout), host);
@@ -52,10 +55,62 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
   return made;
 }
 
-/** Columns over one common x. */
+/** A box higher than this many pixels chooses values too, not only commits. */
+const BOX_PIXELS = 24;
+
+function yRange(state: State, min: number | null, max: number | null): uPlot.Range.MinMax {
+  if (state.low !== null && state.high !== null && !state.multiples) return [state.low, state.high];
+  if (min === null || max === null) return [null, null];
+  if (!state.log) return uPlot.rangeNum(min, max, 0.1, true);
+  const room = Math.max((max / min) ** 0.1, 1.01);
+  return [min / room, max * room];
+}
+
+/** Round values of a logarithmic axis: 1, 2 and 5 of each power of ten, or plain steps where it spans less than one. */
+function logSplits(min: number, max: number): number[] {
+  if (max / min < 8) {
+    const raw = (max - min) / 5, power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((one) => one >= raw * 0.999) ?? raw;
+    const first = Math.ceil(min / step);
+    return Array.from({ length: Math.max(0, Math.floor(max / step) - first + 1) }, (_, i) => (first + i) * step);
+  }
+  const found: number[] = [], fine = max / min < 1e4 ? [1, 2, 5] : [1];
+  for (let power = 10 ** Math.floor(Math.log10(min)); power <= max; power *= 10) found.push(...fine.map((m) => m * power).filter((y) => y >= min && y <= max));
+  return found;
+}
+
+/** Shows what was drawn a box around. */
+function select(u: uPlot, hooks: Hooks): void {
+  const { left, top, width, height } = u.select, { clientWidth, clientHeight } = u.over;
+  if (width < 4 && height < BOX_PIXELS) return;
+  const all = (size: number, whole: number): boolean => size >= whole - 1;
+  const tall = all(height, clientHeight);
+  hooks.boxed(tall ? null : u.posToVal(top + height, "y"), tall ? null : u.posToVal(top, "y"));
+  const { min, max } = u.scales["x"] ?? {};
+  const across = width >= 4 && !all(width, clientWidth);
+  if (across) u.setScale("x", { min: u.posToVal(left, "x"), max: u.posToVal(left + width, "x") });
+  else if (min != null && max != null) u.setScale("x", { min, max });
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+}
+
+/** Columns over one common x. A null of a line's own breaks it; where only another line has a point it goes on. */
 export function joined(layout: Layout): uPlot.AlignedData {
   if (!layout.lines.length) return [[]];
-  return uPlot.join(layout.lines.map((line) => [line.x, line.y] as uPlot.AlignedData));
+  return uPlot.join(layout.lines.map((line) => broken(line) as uPlot.AlignedData));
+}
+
+function broken(line: Line): [number[], (number | null)[]] {
+  if (!line.gaps.length) return [line.x, line.y];
+  const x: number[] = [], y: (number | null)[] = [], after = new Set(line.gaps);
+  line.x.forEach((at, i) => {
+    x.push(at);
+    y.push(line.y[i] ?? null);
+    if (after.has(i)) {
+      x.push((at + (line.x[i + 1] ?? at)) / 2);
+      y.push(null);
+    }
+  });
+  return [x, y];
 }
 
 function lineOptions(line: Line, state: State): uPlot.Series {
@@ -65,7 +120,7 @@ function lineOptions(line: Line, state: State): uPlot.Series {
     show: !state.hidden.includes(line.series.series.id),
     stroke: fade(colour(line.place), many ? 0.9 : 0.5),
     width: many ? 1 : 1.2,
-    spanGaps: true,
+    spanGaps: false,
     points: { show: !many, size: 5, fill: colour(line.place), stroke: colour(line.place), width: 0 },
   };
 }

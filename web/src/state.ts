@@ -16,10 +16,13 @@ export interface State {
   hidden: number[];
   from: number | null;
   to: number | null;
+  /** The part of the values that is shown, as drawn (relative when they are); null: all. */
+  low: number | null;
+  high: number | null;
   pins: string[];
 }
 
-const number = (text: string | null): number | null => (text && /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : null);
+const number = (text: string | null): number | null => (text && /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) ? Number(text) : null);
 
 export function read(search: string, fallback: number[]): State {
   const q = new URLSearchParams(search);
@@ -37,6 +40,8 @@ export function read(search: string, fallback: number[]): State {
     hidden: (q.get("hide") ?? "").split(",").flatMap((part) => number(part) ?? []),
     from: number(q.get("from")),
     to: number(q.get("to")),
+    low: number(q.get("low")),
+    high: number(q.get("high")),
     pins: (q.get("pins") ?? "").split(",").filter(Boolean).slice(0, 2),
   };
 }
@@ -58,6 +63,8 @@ export function write(state: State, single: boolean): string {
   put("hide", state.hidden.join(","));
   put("from", state.from);
   put("to", state.to);
+  put("low", state.low);
+  put("high", state.high);
   put("pins", state.pins.join(","));
   return parts.length ? `?${parts.join("&")}` : "";
 }

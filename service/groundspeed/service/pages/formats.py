@@ -121,7 +121,7 @@ def _condition(name: str, value: Any) -> str:
 def figure(value: Any, unit: str) -> str:
     """A number in its unit, or whatever else it is as text."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return quantity(float(value), unit)
+        return quantity(float(value), unit) if unit else f"{value:.4g}"
     return "–" if value is None else _value(value)
 
 

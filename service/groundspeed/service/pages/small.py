@@ -95,7 +95,7 @@ def conditions_chart(run: v.RunPage, width: int = 760) -> Markup:
     ends = [t for trace in traces for t in trace.t if t is not None] + [end for _, _, end in spans]
     if not traces or not ends:
         return Markup()
-    x = Scale(0.0, max(*ends, 1e-9), 96, width - 8)
+    x = Scale(0.0, max(*ends, 1e-9), 124, width - 8)
     measured = next((span for span in spans if span[0] == "measure"), None)
     first = run.samples[0] if run.samples and run.samples[0].values and measured else None
     height = 22 + PANEL * (len(traces) + (first is not None)) + 20
@@ -113,7 +113,7 @@ def conditions_chart(run: v.RunPage, width: int = 760) -> Markup:
         out.append(_panel(x, at, first.values, (first.series.metric, first.series.unit), top, dots=first.states))
         top += PANEL
     for trace in traces:
-        out.append(_panel(x, trace.t, trace.y, (trace.name.replace("_", " "), trace.unit), top))
+        out.append(_panel(x, trace.t, trace.y, (_condition_name(trace.name), trace.unit), top))
         top += PANEL
     for t in ticks(0.0, x.high, 6):
         at_x = number(x(t))
@@ -123,6 +123,12 @@ def conditions_chart(run: v.RunPage, width: int = 760) -> Markup:
         f'<svg class="conditions" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
         f"{''.join(out)}</svg>"
     )
+
+
+def _condition_name(name: str) -> str:
+    """In words, without the unit at its end, which stands with the values."""
+    head, _, last = name.rpartition("_")
+    return (head if head and last in {"mhz", "w", "c", "bytes"} else name).replace("_", " ")
 
 
 def _spans(phases_s: Mapping[str, float]) -> list[tuple[str, float, float]]:
@@ -157,7 +163,7 @@ def _panel(
     ends = [digits(high / factor, 3), digits(low / factor, 3)] if high > low else [digits(high / factor, 3)]
     text = f"{' … '.join(reversed(ends))} {word if word != '1' else ''}"
     out = [
-        f'<text class="name" x="0" y="{top + 20}">{escape(name[:16])}<title>{escape(name)}</title></text>',
+        f'<text class="name" x="0" y="{top + 20}">{escape(name[:20])}<title>{escape(name)}</title></text>',
         f'<text class="tick" x="0" y="{top + 36}">{escape(text)}</text>',
     ]
     if dots is None:

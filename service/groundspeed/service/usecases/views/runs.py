@@ -158,6 +158,8 @@ def traces(blob: bytes | None) -> list[v.Trace]:
         if name in {"t", "t_s"} or not isinstance(column, list):
             continue
         y = _numbers(column)
+        if name in {"foreign", "reasons"} and not any(y):
+            continue  # nothing to see: no other process, no reason to slow down
         if any(value is not None for value in y) and len(y) == len(times):
             unit = _UNITS.get(str(name).rsplit("_", 1)[-1], "")
             out.append(v.Trace(name=str(name), unit=unit, t=times, y=y))

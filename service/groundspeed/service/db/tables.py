@@ -92,6 +92,8 @@ class Node(SQLModel, table=True):
     worker_version: str = ""
     slots: int = 1
     sandbox: str = ""
+    address: str = ""
+    """Where other nodes reach this one."""
     hardware_id: int | None = Field(default=None, foreign_key="hardware.id")
     environment_id: int | None = Field(default=None, foreign_key="environment.id")
     info: list[dict[str, Any]] = json_column(list)
@@ -247,6 +249,9 @@ class Attempt(SQLModel, table=True):
     job_id: int = Field(foreign_key="job.id", index=True)
     node_id: int = Field(foreign_key="node.id", index=True)
     number: int
+    gang: str | None = Field(default=None, max_length=36, index=True)
+    """Shared by the attempts of one job on several nodes; rank 0 reports and decides."""
+    rank: int = 0
     delivery: str = Field(default="", max_length=100, index=True)
     state: str = Field(default="running", index=True)  # running, succeeded, failed, released, expired, cancelled
     phase: str = ""

@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
-from groundspeed.service.db.tables import Job
+from groundspeed.service.db.tables import Job, Node
+from groundspeed.service.usecases import gangs, nodes
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import Offer, unmet
 
@@ -56,20 +57,26 @@ _PAGE_OF = (
 _HOLD = held(select(Job).where(col(Job.id) == bindparam("job"), col(Job.state) == "queued"), skip=True)
 
 
-def next_job(session: Session, offer: Offer, now: datetime) -> Job | None:
-    """The first waiting job that the node can run, held by this transaction; None when there is none.
+def next_job(session: Session, node: Node, now: datetime, present_s: float) -> Job | str:
+    """The first waiting job that the node can run, held by this transaction; or why there is none.
 
     Candidates are read without a lock and then held one by one: two nodes that ask at once do not hide jobs from
-    one another.
+    one another. For a job of several nodes, of which some are busy, the node keeps itself free.
     """
-    for job_id in _candidates(session, offer, now):
+    for job_id, requirements in _candidates(session, nodes.offer(session, node), now):
+        if gangs.size(requirements) > 1:
+            found = gangs.partners(session, requirements, node, now, present_s)
+            if found.standing == "busy":
+                return f"The node keeps itself free for job {job_id}, which needs {gangs.size(requirements)} at once."
+            if found.standing == "few":
+                continue
         job: Job | None = session.scalars(_HOLD, {"job": job_id}).one_or_none()
         if job is not None:
             return job
-    return None
+    return "Nothing waits that this node can run."
 
 
-def _candidates(session: Session, offer: Offer, now: datetime) -> Iterator[int]:
+def _candidates(session: Session, offer: Offer, now: datetime) -> Iterator[tuple[int, dict[str, Any]]]:
     """Jobs the node can run: by priority, then project by project, then in the order in which they were planned."""
     priority = _next_priority(session, None)
     while priority is not None:
@@ -91,14 +98,16 @@ def _projects(session: Session, priority: int) -> list[int]:
     return sorted(found, key=lambda project_id: (busy.get(project_id, 0), project_id))
 
 
-def _of_project(session: Session, offer: Offer, now: datetime, priority: int, project_id: int) -> Iterator[int]:
+def _of_project(
+    session: Session, offer: Offer, now: datetime, priority: int, project_id: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
     after = 0
     while True:
         place = {"priority": priority, "project": project_id, "after": after, "now": now}
         page = session.execute(_PAGE_OF, place).tuples().all()
         for job_id, requirements in page:
             if job_id is not None and not unmet(requirements, offer):
-                yield job_id
+                yield job_id, requirements
         if len(page) < _PAGE:
             return
         after = page[-1][0] or 0

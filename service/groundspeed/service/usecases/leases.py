@@ -18,7 +18,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Attempt, Environment, Job, JobSide, Node, Revision, Run
 from groundspeed.service.errors import Forbidden, NotFound
-from groundspeed.service.usecases import dispatch, jobs, nodes
+from groundspeed.service.usecases import dispatch, gangs, jobs, nodes
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import unmet
 from groundspeed.service.wire import v1
@@ -31,6 +31,11 @@ class Policy:
     lease_s: float = 60.0
     heartbeat_s: float = 10.0
     retry_delay_s: float = 15.0
+
+    @property
+    def present_s(self) -> float:
+        """A node silent for longer is not counted on for a job of several nodes."""
+        return 3 * self.heartbeat_s
 
 
 # Statements of the hot path, built once: building one costs more than running it.
@@ -83,7 +88,7 @@ def claim_next(database: Database, message: v1.ClaimRequest, now: datetime, poli
     """Give the node the first waiting job that it can run."""
 
     def choose(session: Session, node: Node) -> Job | str:
-        return dispatch.next_job(session, nodes.offer(session, node), now) or "Nothing waits that this node can run."
+        return dispatch.next_job(session, node, now, policy.present_s)
 
     return _claim(database, message, now, policy, choose)
 
@@ -105,16 +110,41 @@ def _claim(
         if node.seen_at is None or now - node.seen_at > _SEEN_EVERY:
             node.seen_at = now
         running = _running(session, node)
-        for attempt in running:
-            if message.delivery and attempt.delivery == message.delivery and job_id in {None, attempt.job_id}:
-                return _renewed(session, attempt, now, policy)
+        if known := _known(running, message.delivery, job_id):
+            return _renewed(session, known, now, policy)
         chosen = _occupied(session, node, running, now, policy) or choose(session, node)
         if isinstance(chosen, str):
             return v1.ClaimReply(reason=chosen)
-        attempt = _start(session, chosen, node, message.delivery, now, policy)
-        return v1.ClaimReply(
-            attempt_id=attempt.id, lease_s=policy.lease_s, job=job_spec(session, chosen, fresh=attempt.number == 1)
-        )
+        others = _others(session, chosen, node, now, policy)
+        if isinstance(others, str):
+            return v1.ClaimReply(reason=others)
+        attempt = _start(session, chosen, (node, *others), message.delivery, now, policy)
+        spec = job_spec(session, chosen, attempt, fresh=attempt.number == 1)
+        return v1.ClaimReply(attempt_id=attempt.id, lease_s=policy.lease_s, job=spec)
+
+
+def _known(running: Sequence[Attempt], delivery: str, job_id: int | None) -> Attempt | None:
+    """What this very question got before; else a part in a gang that is reserved for the node."""
+    for attempt in running:
+        if delivery and attempt.delivery == delivery and job_id in {None, attempt.job_id}:
+            return attempt
+    for attempt in running:
+        if attempt.phase == gangs.RESERVED:
+            gangs.join(attempt, delivery)
+            return attempt
+    return None
+
+
+def _others(session: Session, job: Job, node: Node, now: datetime, policy: Policy) -> Sequence[Node] | str:
+    """The nodes that this one needs beside it, held; or why they cannot be had now."""
+    wanted = gangs.size(job.requirements)
+    if wanted == 1:
+        return ()
+    found = gangs.partners(session, job.requirements, node, now, policy.present_s)
+    if found.standing == "free":
+        return found.nodes
+    words = "some that fit are busy" if found.standing == "busy" else "too few that fit are present"
+    return f"Job {job.id} needs {wanted} nodes at once: {words}."
 
 
 def _occupied(session: Session, node: Node, running: Sequence[Attempt], now: datetime, policy: Policy) -> str:
@@ -136,28 +166,41 @@ def _renewed(session: Session, attempt: Attempt, now: datetime, policy: Policy) 
     attempt.heartbeat_at, attempt.expires_at = now, now + timedelta(seconds=policy.lease_s)
     session.add(attempt)
     job = session.get_one(Job, attempt.job_id)
-    return v1.ClaimReply(attempt_id=attempt.id, lease_s=policy.lease_s, job=job_spec(session, job))
+    return v1.ClaimReply(attempt_id=attempt.id, lease_s=policy.lease_s, job=job_spec(session, job, attempt))
 
 
-def _start(session: Session, job: Job, node: Node, delivery: str, now: datetime, policy: Policy) -> Attempt:
+def _start(
+    session: Session, job: Job, members: Sequence[Node], delivery: str, now: datetime, policy: Policy
+) -> Attempt:
+    """The attempt of the first member; each of the others finds its own when it asks."""
     job.attempts += 1
     job.not_before = None
-    attempt = Attempt(
-        id=str(uuid.uuid4()),
-        job_id=job.id or 0,
-        node_id=node.id or 0,
-        number=(session.execute(_LAST_NUMBER, {"job": job.id}).scalar() or 0) + 1,
-        delivery=delivery,
-        claimed_at=now,
-        heartbeat_at=now,
-        expires_at=now + timedelta(seconds=policy.lease_s),
-    )
-    session.add(attempt)
+    last = session.execute(_LAST_NUMBER, {"job": job.id}).scalar() or 0
+    gang = str(uuid.uuid4()) if len(members) > 1 else None
+    made = [
+        Attempt(
+            id=str(uuid.uuid4()),
+            job_id=job.id or 0,
+            node_id=node.id or 0,
+            number=last + 1 + rank,
+            gang=gang,
+            rank=rank,
+            phase=gangs.RESERVED if rank else "",
+            delivery="" if rank else delivery,
+            claimed_at=now,
+            heartbeat_at=now,
+            expires_at=now + timedelta(seconds=policy.lease_s),
+        )
+        for rank, node in enumerate(members)
+    ]
+    session.add_all(made)
+    for _ in members[1:]:
+        jobs.announce(session, job, now)
     jobs.move(session, job, "claim", now)
-    return attempt
+    return made[0]
 
 
-def job_spec(session: Session, job: Job, *, fresh: bool = False) -> v1.JobSpec:
+def job_spec(session: Session, job: Job, attempt: Attempt, *, fresh: bool = False) -> v1.JobSpec:
     """The job as a worker is told of it, with what has already been delivered: by an earlier attempt, even one that
     was given back, or by this one before its worker started again. ``fresh``: nobody can have delivered anything.
     """
@@ -167,7 +210,8 @@ def job_spec(session: Session, job: Job, *, fresh: bool = False) -> v1.JobSpec:
     if not fresh:
         keys = select(col(Run.side), col(Run.benchmark_key), col(Run.replicate)).where(col(Run.job_id) == job.id)
         done = [{"side": s, "benchmark": b, "replicate": r} for s, b, r in session.execute(keys).tuples()]
-    return v1.JobSpec.model_validate({**job.spec, "job_id": job.id, "sides": sides, "done": done})
+    spec = {**job.spec, "job_id": job.id, "sides": sides, "done": done, "gang": gangs.spec(session, attempt)}
+    return v1.JobSpec.model_validate(spec)
 
 
 def heartbeat(
@@ -178,7 +222,8 @@ def heartbeat(
         values = message.model_dump() | {"heartbeat_at": now, "expires_at": now + timedelta(seconds=policy.lease_s)}
         parameters = {f"new_{name}": value for name, value in values.items()} | {"attempt": attempt_id}
         if session.connection().execute(_ALIVE, parameters).rowcount:
-            return v1.AttemptHeartbeatReply(verdict="continue")
+            together = message.phase != gangs.READY or gangs.together(session, attempt_id)
+            return v1.AttemptHeartbeatReply(verdict="continue", together=together)
         attempt = session.get(Attempt, attempt_id)
         if attempt is None:
             return v1.AttemptHeartbeatReply(verdict="lost", reason="There is no such attempt.")
@@ -196,6 +241,8 @@ def finish(database: Database, attempt_id: str, message: v1.FinishRequest, now: 
             same = attempt.state == message.state
             return v1.Ack(ok=same, reason=f"The attempt is already {attempt.state}.")
         _end(session, attempt, message.state, now, message.error_kind, message.error)
+        if attempt.rank and message.state == "succeeded":
+            return v1.Ack(reason="Rank 0 ends the job.")
         _after(session, job, message, now, policy)
         return v1.Ack()
 
@@ -241,7 +288,7 @@ def release_silent(database: Database, name: str, working: Sequence[str], now: d
 def _end_silent(session: Session, attempts: Sequence[Attempt], now: datetime, silent_s: float, policy: Policy) -> int:
     count = 0
     for known in attempts:
-        if known.heartbeat_at < now - timedelta(seconds=silent_s):
+        if known.phase != gangs.RESERVED and known.heartbeat_at < now - timedelta(seconds=silent_s):
             attempt, job = _attempt_and_job(session, known.id)
             if attempt.state == "running":
                 _expire(session, attempt, job, now, policy)
@@ -267,6 +314,7 @@ def _end(session: Session, attempt: Attempt, state: str, now: datetime, kind: st
     attempt.state, attempt.finished_at = state, now
     attempt.error_kind, attempt.error = kind, error
     session.add(attempt)
+    gangs.dissolve(session, attempt, now)
 
 
 def _attempt_and_job(session: Session, attempt_id: str) -> tuple[Attempt, Job]:

@@ -12,7 +12,16 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
-from groundspeed.service.db.tables import AuditEntry, CatalogueEntry, Device, Environment, Event, Hardware, Node
+from groundspeed.service.db.tables import (
+    Attempt,
+    AuditEntry,
+    CatalogueEntry,
+    Device,
+    Environment,
+    Event,
+    Hardware,
+    Node,
+)
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.locking import held
@@ -49,6 +58,7 @@ def register(database: Database, message: v1.RegisterRequest, now: datetime, hea
         node.hardware_id, node.environment_id = hardware, environment
         node.protocol, node.worker_version = message.protocol, message.worker_version
         node.labels, node.slots, node.sandbox = dict(message.labels), message.slots, message.sandbox
+        node.address = message.address
         node.info = [f.model_dump() for f in message.environment if not f.tracked]
         node.registered_at = node.seen_at = now
         _hygiene(session, node, message.hygiene, now)
@@ -73,7 +83,14 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
         told = message.environment_fingerprint
         if told and (known is None or known.fingerprint != told):
             return v1.NodeHeartbeatReply(state="unknown", reason="The environment has changed: register again.")
-        return v1.NodeHeartbeatReply.model_validate({"state": node.state, "reason": node.state_reason})
+        reply = {"state": node.state, "reason": node.state_reason, "waiting": _reserved(session, node)}
+        return v1.NodeHeartbeatReply.model_validate(reply)
+
+
+def _reserved(session: Session, node: Node) -> bool:
+    """Whether a part in a gang waits to be fetched."""
+    mine = select(col(Attempt.id)).where(col(Attempt.node_id) == node.id, col(Attempt.state) == "running")
+    return session.execute(mine.where(col(Attempt.phase) == "reserved").limit(1)).first() is not None
 
 
 def set_state(database: Database, name: str, state: str, now: datetime, *, actor: str, reason: str = "") -> None:

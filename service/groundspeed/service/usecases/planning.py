@@ -15,7 +15,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Job, JobSide, Node, Project, Request
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
 from groundspeed.service.repo import Commit, Mirrors, Repository
-from groundspeed.service.usecases import configuration, jobs, nodes, requests, revisions, specs
+from groundspeed.service.usecases import configuration, gangs, jobs, nodes, requests, revisions, specs
 from groundspeed.service.usecases.configuration import CheckedSuite
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import unmet
@@ -276,6 +276,12 @@ def _measured(
 
 def _runnable(session: Session, requirements: dict[str, Any], suite: str) -> None:
     """Raises :class:`Invalid` when there are nodes and none of them can ever run the suite."""
+    wanted = gangs.size(requirements)
+    if wanted > 1 and requirements.get("sandbox"):
+        raise Invalid(
+            f"Suite {suite!r} needs {wanted} nodes, which untrusted code cannot have: its sandbox has no network.",
+            "Let a maintainer ask for it, or exclude the suite from pull requests of strangers.",
+        )
     offers = nodes.offers(session, session.scalars(select(Node).order_by(col(Node.seen_at).desc())).all())
     if not offers:
         return
@@ -286,6 +292,12 @@ def _runnable(session: Session, requirements: dict[str, Any], suite: str) -> Non
         raise Invalid(
             f"No node can run suite {suite!r}: {'; '.join(named)}{more}.",
             "Change the suite's requires, or start a worker on a node that has what it asks for.",
+        )
+    fitting = sum(not lacks for lacks in lacking.values())
+    if fitting < wanted:
+        raise Invalid(
+            f"Suite {suite!r} needs {wanted} nodes at once, and only {fitting} can run it.",
+            "Start workers on more nodes, or lower `nodes` in the suite's requires.",
         )
 
 

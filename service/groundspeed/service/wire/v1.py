@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when an older worker or service could misread the other; a mismatch is refused in words."""
 
 Scalar = bool | int | float | str
@@ -130,6 +130,8 @@ class RegisterRequest(Wire):
     environment: tuple[Facet, ...] = ()
     catalogue: tuple[PluginSpec, ...] = ()
     slots: int = 1
+    address: Annotated[str, Field(max_length=255)] = ""
+    """Name or number by which other nodes reach this one; empty: its name."""
     sandbox: str = ""
     """The working sandbox for untrusted code ("bubblewrap"), or empty."""
     hygiene: tuple[str, ...] = ()
@@ -155,6 +157,8 @@ class NodeHeartbeatReply(Wire):
     state: Literal["active", "draining", "quarantined", "unknown"]
     """"unknown": register again."""
     reason: str = ""
+    waiting: bool = False
+    """A part in a job of several nodes is reserved for this node: ask for it now."""
 
 
 # --- a job ----------------------------------------------------------------------------------------------------------
@@ -209,6 +213,19 @@ class RunKey(Wire):
     replicate: int
 
 
+class GangSpec(Wire):
+    """This node's part in a job of several nodes."""
+
+    id: str
+    rank: int
+    """0 reports the results and ends the job."""
+    nodes: Annotated[tuple[Name, ...], Field(min_length=2)]
+    """By rank."""
+    host: str
+    port: int
+    """Where rank 0 listens once all have said that they are ready."""
+
+
 class JobSpec(Wire):
     job_id: int
     project: Name
@@ -229,6 +246,7 @@ class JobSpec(Wire):
     min_pairs: int = 0
     done: tuple[RunKey, ...] = ()
     """Runs that an earlier attempt has already delivered."""
+    gang: GangSpec | None = None
 
 
 class ClaimRequest(Wire):
@@ -259,6 +277,8 @@ class AttemptHeartbeatReply(Wire):
     verdict: Literal["continue", "cancel", "lost"]
     """"lost": the lease expired or another attempt has the job; stop and do not report."""
     reason: str = ""
+    together: bool = True
+    """For a member of a gang in phase "ready": whether all the others are."""
 
 
 class LogLine(Wire):

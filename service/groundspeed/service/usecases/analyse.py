@@ -26,7 +26,7 @@ from groundspeed.service.domain.detect import (
     detect,
 )
 from groundspeed.service.domain.identity import Known, match
-from groundspeed.service.usecases import grouping, outbox
+from groundspeed.service.usecases import foretold, grouping, outbox
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
@@ -67,6 +67,8 @@ def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bo
         changed = _store_changes(session, loaded, detection.change_points, now)
         if series.gate:
             grouping.regroup(session, series.project_id, changed, now)
+            foretold.accept(session, changed, now)
+            foretold.reopen(session, changed, now)
             if any(change.provisional or change.unmeasured for change in detection.change_points):
                 _ask_for_more(session, series.project_id)
         return True
@@ -116,12 +118,13 @@ def _store_changes(
     left = [found[i] for i in first.new]
     second = match([_known(row, places) for row in gone], left)
     by_id = {row.id: row for row in rows}
-    pairs: list[tuple[ChangePoint | None, domain.ChangePoint]] = [(by_id[key], found[i]) for key, i in first.same]
-    pairs += [(by_id[key], left[i]) for key, i in second.same]
-    pairs += [(None, left[i]) for i in second.new]
+    pairs: list[tuple[ChangePoint | None, int]] = [(by_id[key], i) for key, i in first.same]
+    pairs += [(by_id[key], first.new[i]) for key, i in second.same]
+    pairs += [(None, first.new[i]) for i in second.new]
+    told = foretold.announced(session, loaded.series.project_id, loaded.series.id or 0, found)
     level = found[-1].level_after if found else math.nan
     writer = _Writer(session, loaded, _commits(session, loaded.series.project_id, found), level, now)
-    changed = [row for old, new in pairs if (row := writer.write(old, new)) is not None]
+    changed = [row for old, i in pairs if (row := writer.write(old, found[i], told.get(i))) is not None]
     for key in first.gone:
         row = by_id[key]
         row.state, row.updated_at = "withdrawn", now
@@ -165,9 +168,13 @@ class _Writer:
     level: float
     now: datetime
 
-    def write(self, old: ChangePoint | None, new: domain.ChangePoint) -> ChangePoint | None:
-        """The row, made or brought up to date; None when nothing about it changed."""
+    def write(
+        self, old: ChangePoint | None, new: domain.ChangePoint, told: Mapping[str, Any] | None
+    ) -> ChangePoint | None:
+        """The row, made or brought up to date; None when nothing about it changed. ``told``: announced by a gate."""
         values = _values(new, self.commits, recovered=self._recovered(new))
+        if told is not None:
+            values["detail"]["foretold"] = dict(told)
         if old is None:
             row = ChangePoint(series_id=self.loaded.series.id or 0, created_at=self.now, updated_at=self.now, **values)
             self.session.add(row)

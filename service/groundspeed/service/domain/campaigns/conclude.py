@@ -117,7 +117,12 @@ def conclude(evidence: Evidence, facts: Sequence[NodeFacts], config: FleetConfig
         counted=tuple(f.name for f, yes in zip(facts, counted, strict=True) if yes),
         left_out=left_out,
         disagreements=_disagreements(verdict, evidence, names),
-        odd=tuple(_odd(one, evidence, names) for one in verdict.outliers if _is_standing(one, verdict)),
+        odd=tuple(
+            odd
+            for one in verdict.outliers
+            if _is_standing(one, verdict, data)
+            and ((odd := _odd(one, evidence, names)).node not in left_out or one.where in {"always", "before"})
+        ),
         shifted=_shifted(data, evidence.nodes, names, left_out),
         common=common,
         confirmation=_confirmation(evidence, facts, verdict),
@@ -164,9 +169,10 @@ def _disagreements(verdict: FleetVerdict, evidence: Evidence, names: Sequence[st
     )
 
 
-def _is_standing(one: Outlier, verdict: FleetVerdict) -> bool:
+def _is_standing(one: Outlier, verdict: FleetVerdict, data: FleetData) -> bool:
     """A device of a node that is named as a whole is not named again for the same metric's change."""
-    return one.where != "change" or not any(metric == one.metric for _, metric, _ in verdict.bad_nodes)
+    node = int(data.node[one.device])
+    return one.where != "change" or (node, one.metric) not in {(n, m) for n, m, _ in verdict.bad_nodes}
 
 
 def _odd(one: Outlier, evidence: Evidence, names: Sequence[str]) -> Odd:

@@ -94,12 +94,24 @@ def outliers(
     found: list[Outlier] = []
     for device, metric in np.argwhere(hit["before"] | hit["after"] | hit["change"]):
         where = _where(*(bool(hit[name][device, metric]) for name in ("before", "after", "change")))
-        source = {"always": 1, "after": 1, "before": 0, "change": 2}[where]
+        if where in {"before", "after"} and _on_both(tests["before"][0], tests["after"][0], margins, device, metric):
+            where = "always"
+        source = 1 if where == "always" and hit["after"][device, metric] else _SOURCE[where]
         excess = list(tests.values())[source][0]
         found.append(
             Outlier(int(device), int(metric), where, float(excess[device, metric]), float(q[source, device, metric]))
         )
     return tuple(sorted(found, key=lambda o: -o.worse_by))
+
+
+_SOURCE = {"always": 0, "after": 1, "before": 0, "change": 2}
+"""The test that an outlier's figures are taken from."""
+
+
+def _on_both(before: Floats, after: Floats, margins: Floats, device: int, metric: int) -> bool:
+    """Beyond the margin on both sides, though only one of them has the data to be sure: not to be called a change."""
+    limit = np.log1p(margins[metric])
+    return bool(before[device, metric] > limit and after[device, metric] > limit)
 
 
 def _where(before: bool, after: bool, change: bool) -> Where:

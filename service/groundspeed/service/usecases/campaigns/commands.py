@@ -147,3 +147,18 @@ def _audit(session: Session, actor: str, action: str, name: str, why: str, now: 
     entry = AuditEntry(actor=actor, action=f"campaign.{action}", subject_type="campaign", subject_id=name, at=now)
     entry.data = {"why": why} if why else {}
     session.add(entry)
+
+
+def decide(
+    database: Database, name: str, action: str, now: datetime, *, actor: str, why: str = "", node: str = ""
+) -> str:
+    """One of the decisions by its name; returns what follows, in words."""
+    if action == "approve":
+        return f"{name} goes on to {approve(database, name, now, actor=actor, why=why)}."
+    if action == "abort":
+        return f"{name} was aborted; {abort(database, name, now, actor=actor, why=why)} jobs were cancelled."
+    if action == "resume":
+        return f"{name} is {resume(database, name, now, actor=actor, why=why)} again."
+    if action == "confirm":
+        return f"{confirm(database, name, now, actor=actor, node=node)} is rolled back and measured again."
+    raise Invalid(f"{action!r} is no decision about a campaign.", "Use approve, abort, resume or confirm.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -13,7 +12,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.tables import Device
-from groundspeed.service.domain.campaigns.conclude import Conclusion, Disagreement, NodeFacts, conclude
+from groundspeed.service.domain.campaigns.conclude import Conclusion, NodeFacts, conclude
 from groundspeed.service.domain.campaigns.cost import Side, change, per_million
 from groundspeed.service.domain.campaigns.evidence import AFTER, BEFORE
 from groundspeed.service.domain.campaigns.machine import Findings
@@ -45,17 +44,22 @@ def judge(session: Session, loaded: Loaded, now: datetime) -> Findings:
     return Findings(
         concluded.answer,
         concluded.reason,
-        _in_words(concluded.disagreements),
+        _in_words(concluded),
         {node: why + shifted.get(node, "") for node, why in concluded.left_out.items()},
     )
 
 
-def _in_words(found: Iterable[Disagreement]) -> dict[str, str]:
-    words: dict[str, str] = {}
-    for one in found:
+def _in_words(concluded: Conclusion) -> dict[str, str]:
+    """By node: what became individually worse there, of the node or of one of its devices."""
+    words: dict[str, list[str]] = {}
+    for one in concluded.disagreements:
         text = f"{one.metric} is {one.worsening:.1%} worse after the change, the margin is {one.margin:.1%}"
-        words[one.node] = f"{words[one.node]}; {text}" if one.node in words else text
-    return words
+        words.setdefault(one.node, []).append(text)
+    for odd in concluded.odd:
+        if odd.where == "change":
+            text = f"{odd.metric} is {odd.worse_by:.1%} worse than its peers in its change"
+            words.setdefault(odd.node, []).append(text)
+    return {node: "; ".join(texts) for node, texts in words.items()}
 
 
 def as_json(

@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from groundspeed.service.config import model
 from groundspeed.service.settings import PREFIX, Settings
 from groundspeed.service.settings_accounts import AccountSettings
+from groundspeed.service.settings_github import GitHubSettings
 from groundspeed.service.settings_notifications import NotificationSettings
 from groundspeed.workers.settings import WorkerSettings
 
@@ -35,6 +36,7 @@ SECTIONS = (
     ("[measure], also inside a suite as `measure`", model.MeasureSection),
     ("[[schedule]]", model.ScheduleSection),
     ("[pull_request]", model.PullRequestSection),
+    ("[github]", model.GitHubSection),
 )
 
 
@@ -52,6 +54,9 @@ def page() -> str:
         "### How people are told\n",
         "See [notifications.md](notifications.md).\n",
         _table(NotificationSettings, PREFIX),
+        "### GitHub\n",
+        "See [github.md](github.md).\n",
+        _table(GitHubSettings, PREFIX),
     ]
     parts += ["## Settings of a worker\n", _table(WorkerSettings, "GROUNDSPEED_WORKER_")]
     return "\n".join(parts)

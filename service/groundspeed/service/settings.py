@@ -17,6 +17,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from groundspeed.service.errors import ConfigError
 from groundspeed.service.settings_accounts import AccountSettings
+from groundspeed.service.settings_github import GitHubSettings
 from groundspeed.service.settings_notifications import NotificationSettings
 
 PREFIX = "GROUNDSPEED_"
@@ -24,7 +25,7 @@ Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
 
 
-class Settings(NotificationSettings, AccountSettings):
+class Settings(NotificationSettings, AccountSettings, GitHubSettings):
     """The service's settings. ``Settings.load()`` reads the environment and says in words what is wrong."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")

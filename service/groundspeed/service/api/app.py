@@ -13,7 +13,7 @@ from groundspeed.service.api.access import needs
 from groundspeed.service.api.limits import BodyLimit
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
-from groundspeed.service.api.routes import health, results, views, work, workers
+from groundspeed.service.api.routes import health, results, views, webhooks, work, workers
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
@@ -39,7 +39,10 @@ def create_app(parts: Parts) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(HTTPException, unknown)
     app.add_middleware(
-        BodyLimit, max_bytes=parts.settings.max_body_bytes, max_artefact_bytes=parts.settings.max_artefact_bytes
+        BodyLimit,
+        max_bytes=parts.settings.max_body_bytes,
+        max_artefact_bytes=parts.settings.max_artefact_bytes,
+        max_webhook_bytes=parts.settings.max_webhook_bytes,
     )
     app.state.answered = Answered()
     app.add_middleware(RequestLog, answered=app.state.answered)
@@ -47,6 +50,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(work.router)
     app.include_router(results.router)
     app.include_router(health.router)
+    app.include_router(webhooks.router)
     reads = [Depends(needs("viewer"))]
     app.include_router(views.router, dependencies=reads)
     app.include_router(pages.router, dependencies=reads)

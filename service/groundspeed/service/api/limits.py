@@ -9,10 +9,11 @@ from groundspeed.service.errors import TooLarge
 
 
 class BodyLimit:
-    """Refuses a body that is, or becomes, larger than ``max_bytes``; artefacts have a limit of their own."""
+    """Refuses a body that is, or becomes, larger than ``max_bytes``; artefacts and webhooks have limits of their own."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_artefact_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_artefact_bytes: int, max_webhook_bytes: int = 0) -> None:
         self._app = app
+        self._max_webhook = max_webhook_bytes or max_bytes
         self._max = max_bytes
         self._max_artefact = max_artefact_bytes
 
@@ -20,7 +21,10 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._max_artefact if "/artefacts/" in scope["path"] else self._max
+        path = scope["path"]
+        limit = self._max_artefact if "/artefacts/" in path else self._max
+        if path.startswith("/webhooks/"):
+            limit = self._max_webhook
         answer = problem(413, TooLarge.code, f"The body is larger than {limit} bytes.", "Send less at a time.")
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > limit:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from groundspeed.service.control import webhook
+from groundspeed.service.control import pulls, webhook
 from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
@@ -25,6 +25,7 @@ _bound: list[Parts] = []
 def bind(parts: Parts) -> None:
     """What the tasks of this process work with."""
     _bound[:] = [parts]
+    pulls.bind(parts)
 
 
 def _parts() -> Parts:
@@ -97,6 +98,7 @@ def tick() -> None:
     )
     keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
     retention.thin(parts.database, keep, now, steps=2)
+    pulls.tick(parts, now)
     send_left_behind(parts.database)
 
 

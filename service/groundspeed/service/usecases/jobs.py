@@ -46,6 +46,7 @@ TRANSITIONS: dict[tuple[str, Event], str] = {
 OPEN = ("queued", "running")
 RUN_JOB = "groundspeed.run_job"
 FOLLOW_UP = "groundspeed.control.followup"
+ANSWERED = "groundspeed.control.answered"
 
 
 def move(session: Session, job: Job, event: Event, now: datetime, error: str = "") -> None:
@@ -165,6 +166,8 @@ def settle_request(session: Session, request_id: int, now: datetime) -> bool:
     request.finished_at = now
     session.add(request)
     outbox.enqueue(session, FOLLOW_UP, {"project_id": request.project_id})
+    if request.kind == "pull_request":
+        outbox.enqueue(session, ANSWERED, {"request_id": request.id})
     return True
 
 

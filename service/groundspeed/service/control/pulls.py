@@ -1,0 +1,81 @@
+"""Tasks of pull requests: deliveries, decisions, answers. Every one may come twice, late, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from groundspeed.service.control.app import app
+from groundspeed.service.control.wiring import Parts
+from groundspeed.service.errors import GroundspeedError
+from groundspeed.service.forge.events import read_event
+from groundspeed.service.usecases import jobs
+from groundspeed.service.usecases.pulls import deliveries, evaluate, issues, outgoing, perform, progress, reconcile
+from groundspeed.service.usecases.pulls.outgoing import Desk
+from groundspeed.service.usecases.pulls.topics import DELIVERY, PULL, TELL
+
+log = logging.getLogger(__name__)
+_bound: list[Parts] = []
+
+
+def bind(parts: Parts) -> None:
+    """What the tasks of this process work with."""
+    _bound[:] = [parts]
+
+
+def _task(name: str) -> Callable[[Callable[..., Any]], Any]:
+    return app.task(name=name)  # type: ignore[no-any-return]
+
+
+@_task(DELIVERY)
+def delivery(delivery_id: int) -> None:
+    deliveries.process(_bound[0].database, delivery_id, read_event, _now())
+
+
+@_task(PULL)
+def pull(pull_id: int) -> None:
+    if (desk := _bound[0].desk) is not None:
+        _evaluate(desk, pull_id)
+
+
+@_task(TELL)
+def tell(action_id: int) -> None:
+    if (desk := _bound[0].desk) is not None:
+        perform.perform(desk, action_id, _now())
+
+
+@_task(jobs.ANSWERED)
+def answered(request_id: int) -> None:
+    progress.of_request(_bound[0].database, request_id, _now())
+
+
+def tick(parts: Parts, now: datetime) -> None:
+    """What a lost message left undone, and what is due by the clock. Without a forge only deliveries are worked on."""
+    for delivery_id in deliveries.waiting(parts.database, now):
+        deliveries.process(parts.database, delivery_id, read_event, now)
+    deliveries.forget(parts.database, now)
+    desk = parts.desk
+    if desk is None:
+        return
+    for pull_id in evaluate.waiting(parts.database, now):
+        _evaluate(desk, pull_id)
+    progress.look(desk, now)
+    issues.look(parts.database, desk.base_url, now)
+    for action_id in outgoing.waiting(parts.database, now):
+        perform.perform(desk, action_id, _now())
+    for repository_id in reconcile.waiting(parts.database, now, desk.patience.reconcile_s):
+        reconcile.reconcile(desk, repository_id, _now())
+
+
+def _evaluate(desk: Desk, pull_id: int) -> None:
+    """A fault of the outside (a repository that is away) is said; the tick comes back to it."""
+    try:
+        evaluate.evaluate(desk, pull_id, _now())
+    except GroundspeedError as error:
+        log.warning("pull request %s: %s", pull_id, error)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

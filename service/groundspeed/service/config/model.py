@@ -139,6 +139,15 @@ class PullRequestSection(Section):
     """Measure drafts too."""
     label: str | None = None
     """When set, only pull requests with this label are measured."""
+    approve_label: Annotated[str, Field(max_length=50)] = "groundspeed: approved"
+    """A maintainer who puts this label on a stranger's pull request lets the commit run that is its head then."""
+
+
+class GitHubSection(Section):
+    issues: bool = True
+    """A confirmed regression on the branch opens one issue a cause, which is closed when it has recovered."""
+    issue_labels: tuple[Annotated[str, Field(min_length=1, max_length=50)], ...] = ()
+    """Labels of these issues."""
 
 
 class ProjectConfig(Section):
@@ -150,3 +159,4 @@ class ProjectConfig(Section):
     suite: Annotated[tuple[SuiteSection, ...], Field(min_length=1)]
     schedule: tuple[ScheduleSection, ...] = ()
     pull_request: PullRequestSection = PullRequestSection()
+    github: GitHubSection = GitHubSection()

@@ -36,6 +36,7 @@ class Row:
     culprit: str = ""
     """Kernel or phase that carries most of the difference, where known."""
     suite: str = ""
+    series_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

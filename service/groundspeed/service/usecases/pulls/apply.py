@@ -41,15 +41,28 @@ def apply(session: Session, event: e.Event, guid: str, now: datetime) -> Effect:
         return _repository(session, repository, event)
     if repository.project_id is None:
         return "ignored", "the repository belongs to no project"
-    if isinstance(event, e.Pushed):
-        return _pushed(session, repository, event)
-    if isinstance(event, e.PullRequest):
-        return pull(session, repository, event, now, guid)
-    if isinstance(event, e.Commented):
-        return _commented(session, repository, event, now)
-    if isinstance(event, e.MergeGroup):
-        return _queued(session, repository, event, now)
-    return _check_asked(session, repository, event, now, guid)
+    return _of_project(session, repository, event, guid, now)
+
+
+def _of_project(
+    session: Session,
+    repository: ForgeRepository,
+    event: e.Pushed | e.PullRequest | e.Commented | e.CheckAsked | e.MergeGroup,
+    guid: str,
+    now: datetime,
+) -> Effect:
+    match event:
+        case e.Pushed():
+            effect = _pushed(session, repository, event)
+        case e.PullRequest():
+            effect = pull(session, repository, event, now, guid)
+        case e.Commented():
+            effect = _commented(session, repository, event, now)
+        case e.MergeGroup():
+            effect = _queued(session, repository, event, now)
+        case e.CheckAsked():
+            effect = _check_asked(session, repository, event, now, guid)
+    return effect
 
 
 def subject(pull: PullRequest) -> str:
@@ -142,9 +155,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _take(
-    session: Session, repository: ForgeRepository, row: PullRequest, event: e.PullRequest, now: datetime
-) -> None:
+def _take(session: Session, repository: ForgeRepository, row: PullRequest, event: e.PullRequest, now: datetime) -> None:
     """Write the event's facts, and stop at once what they have made pointless."""
     moved = row.head_sha not in {"", event.head_sha}
     opened_again = row.state == "closed" and event.state == "open"
@@ -181,7 +192,7 @@ def _commented(session: Session, repository: ForgeRepository, event: e.Commented
     else:
         fields = ("verb", "suite", "pool", "against", "reason", "sha")
         said |= {name: getattr(command, name) for name in fields}
-    found = _find(session, repository, event.number)
+    found = find(session, repository, event.number)
     key = f"comment:{repository.forge_id}:{event.comment_id}"
     outgoing.want(session, repository, "command", key, said, now, pull_id=found.id if found else None)
     return "done", f"command {said['verb']}"
@@ -205,7 +216,7 @@ def _check_asked(
     return "done", f"button {verb}"
 
 
-def _find(session: Session, repository: ForgeRepository, number: int) -> PullRequest | None:
+def find(session: Session, repository: ForgeRepository, number: int) -> PullRequest | None:
     query = select(PullRequest).where(
         col(PullRequest.repository_id) == repository.id, col(PullRequest.number) == number
     )

@@ -89,7 +89,7 @@ def process(database: Database, delivery_id: int, read: Read, now: datetime) -> 
             return state
     except DBAPIError:
         raise
-    except Exception as error:  # noqa: BLE001 - the edge of a delivery: kept with it, and the next one is not held up
+    except Exception as error:
         log.exception("delivery %s", delivery_id)
         return _failed(database, delivery_id, f"{type(error).__name__}: {error}", now)
 

@@ -40,7 +40,7 @@ class Desk:
     mirrors: Mirrors
     forge: Forge
     base_url: str
-    patience: Patience = Patience()
+    patience: Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def installation(database: Database, repository_id: int) -> int | None:
 def done(database: Database, claimed: Claim, now: datetime) -> None:
     """It is sent; unless there is a new reason since it was taken, and then it is sent again."""
     with database.transaction() as session:
-        action = _held(session, claimed.id)
+        action = held_action(session, claimed.id)
         action.tries, action.error = 0, ""
         action.state, action.sent_at = "sent", now
         if action.wanted != claimed.wanted:
@@ -143,7 +143,7 @@ def failed(database: Database, claimed: Claim, error: Exception, now: datetime, 
         pause = max(pause, timedelta(seconds=error.retry_after_s))
         hush(database, claimed.repository_id, now + pause)
     with database.transaction() as session:
-        action = _held(session, claimed.id)
+        action = held_action(session, claimed.id)
         action.error = str(error)[:500]
         gives_up = isinstance(error, ForgeRefused) or (
             not isinstance(error, ForgeUnavailable | GroundspeedError) and action.tries >= OWN_TRIES
@@ -156,7 +156,15 @@ def failed(database: Database, claimed: Claim, error: Exception, now: datetime, 
         session.add(action)
 
 
-def _held(session: Session, action_id: int) -> ForgeAction:
+def later(database: Database, claimed: Claim, until: datetime) -> None:
+    """It goes on, and is looked at again then."""
+    with database.transaction() as session:
+        action = held_action(session, claimed.id)
+        action.state, action.not_before, action.tries = "pending", until, 0
+        session.add(action)
+
+
+def held_action(session: Session, action_id: int) -> ForgeAction:
     return session.scalars(held(select(ForgeAction).where(col(ForgeAction.id) == action_id))).one()
 
 

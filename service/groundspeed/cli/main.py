@@ -35,7 +35,21 @@ def main() -> None:
 
 def _register() -> None:
     """Commands that live in modules of their own; each loads light and imports its part on use."""
-    from groundspeed.cli import bisect, db, demo, detect, doctor, explain, exporting, gate, importing, init, site, up
+    from groundspeed.cli import (
+        bisect,
+        campaign,
+        db,
+        demo,
+        detect,
+        doctor,
+        explain,
+        exporting,
+        gate,
+        importing,
+        init,
+        site,
+        up,
+    )
 
     app.command("up")(up.up)
     app.command("demo")(demo.demo)
@@ -47,6 +61,8 @@ def _register() -> None:
     app.command("doctor")(doctor.doctor)
     app.command("import")(importing.import_results)
     app.command("export")(exporting.export_results)
+    app.command("event")(campaign.tell)
+    app.add_typer(campaign.app, name="campaign")
     app.add_typer(db.app, name="db")
     app.add_typer(site.site_app, name="site")
 
@@ -173,6 +189,9 @@ def ask(
     project: Annotated[str, typer.Argument(help="Name of the project.")],
     commits: Annotated[str, typer.Option("--range", help="a..b or one commit; otherwise the newest.")] = "",
     suite: Annotated[list[str] | None, typer.Option(help="Only this suite; may be given several times.")] = None,
+    every: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Only every so many-th commit; a finding fills in what lies between.")
+    ] = 1,
     data: context.DataOption = None,
 ) -> None:
     """Ask for commits to be measured; a running Groundspeed (or the next one) does it."""
@@ -183,7 +202,7 @@ def ask(
 
     settings = context.settings_for(data)
     with context.database(settings) as db:
-        asked = requests.Asked(range=commits, suites=tuple(suite or ()))
+        asked = requests.Asked(range=commits, suites=tuple(suite or ()), every=every)
         ref = requests.create(db, repository.mirrors(settings), project, asked, datetime.now(UTC))
     console().print(f"Request {ref.id} is {ref.state}{'' if ref.created else ' (it was asked before)'}.")
 

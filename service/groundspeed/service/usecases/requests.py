@@ -63,13 +63,18 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """By hand or by a client: a range ``a..b`` or one commit; empty: the newest ``project.history`` of the branch."""
+    """By hand or by a client: a range ``a..b`` or one commit; empty: the newest ``project.history`` of the branch.
+
+    ``every``: only every so many-th commit, counted back from the newest; the commits between are measured where a
+    finding asks for them.
+    """
 
     kind: str = "manual"
     range: str = ""
     suites: tuple[str, ...] = ()
     key: str = ""
     priority: int | None = None
+    every: int = 1
 
 
 def create(database: Database, mirrors: Mirrors, slug: str, asked: Asked, now: datetime, actor: str = "") -> Ref:
@@ -86,6 +91,7 @@ def create(database: Database, mirrors: Mirrors, slug: str, asked: Asked, now: d
     config = configuration.at(repo, tip)
     if commits is None:
         commits = repo.history(branch_tip, config.project.history)[::-1]
+    commits = commits[::-1][:: max(asked.every, 1)][::-1]
     with database.transaction() as session:
         with suppress(configuration.NoWorkerYet):  # the request waits, and says so
             configuration.check(session, config, asked.suites)

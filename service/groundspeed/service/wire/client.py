@@ -25,12 +25,16 @@ class ProjectAdded(Wire):
 
 
 class AskForWork(Wire):
-    """``range`` is ``a..b`` or one commit; empty: the newest of the branch. ``key``: the same key asks once."""
+    """``range`` is ``a..b`` or one commit; empty: the newest of the branch. ``key``: the same key asks once.
+
+    ``every``: only every so many-th commit, counted back from the newest.
+    """
 
     range: Annotated[str, Field(max_length=300)] = ""
     suites: tuple[Name, ...] = ()
     key: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=0, le=99)] | None = None
+    every: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
 class RequestRef(Wire):

@@ -36,7 +36,7 @@ def add_project(message: c.AddProject, parts: PartsDep, who: Operator, now: Now)
 @router.post("/projects/{slug}/requests", status_code=201)
 def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: Now) -> c.RequestRef:
     who.require_project(slug)
-    asked = requests.Asked("manual", message.range, message.suites, message.key, message.priority)
+    asked = requests.Asked("manual", message.range, message.suites, message.key, message.priority, message.every)
     ref = requests.create(parts.database, parts.mirrors, slug, asked, now, who.name)
     return c.RequestRef(id=ref.id, state=ref.state, created=ref.created)
 

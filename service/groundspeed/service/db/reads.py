@@ -387,12 +387,17 @@ def environments_by_id(session: Session, ids: Collection[int]) -> dict[int, t.En
     return {row.id or 0: row for row in rows}
 
 
+def annotations_at(session: Session, revision_id: int) -> Sequence[t.Event]:
+    """What people wrote at a commit, oldest first."""
+    query = select(t.Event).where(col(t.Event.revision_id) == revision_id, col(t.Event.kind) == "annotation")
+    return session.execute(query.order_by(col(t.Event.id)).limit(100)).scalars().all()
+
+
 def events_of_project(session: Session, project_id: int, limit: int = 500) -> Sequence[t.Event]:
-    """Annotations of the project, and changes of environment on any node, oldest first."""
+    """Annotations of the project or of no project, and changes of environment on any node, oldest first."""
     e = t.Event
-    wanted = or_(
-        col(e.project_id) == project_id, and_(col(e.project_id).is_(None), col(e.kind).in_(("environment", "node")))
-    )
+    everywhere = ("environment", "node", "annotation")
+    wanted = or_(col(e.project_id) == project_id, and_(col(e.project_id).is_(None), col(e.kind).in_(everywhere)))
     return session.execute(select(e).where(wanted).order_by(col(e.at)).limit(limit)).scalars().all()
 
 

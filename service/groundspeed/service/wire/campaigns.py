@@ -190,3 +190,21 @@ class Stragglers(View):
     metrics: int
     since: datetime
     rows: tuple[Straggler, ...]
+
+
+class TellEvent(Wire):
+    """Something from outside the code, to be shown on the graphs."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    body: Annotated[str, Field(max_length=4000)] = ""
+    project: Label = ""
+    """Empty: it shows in every project."""
+    node: Label = ""
+    where: Annotated[dict[Label, Label], Field(default_factory=dict, max_length=20)]
+    """Labels: one event for each node that has them."""
+    at: datetime | None = None
+    """With its zone; none: now."""
+
+
+class EventsTold(Wire):
+    ids: tuple[int, ...]

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from groundspeed.service.api.access import Now, Operator, PartsDep, Viewer
 from groundspeed.service.api.routes.exports import csv_response
 from groundspeed.service.api.routes.loaders import Db
+from groundspeed.service.usecases import events
 from groundspeed.service.usecases.campaigns import commands, create, stragglers, view
 from groundspeed.service.wire import campaigns as w
 
@@ -51,14 +52,22 @@ def decide_campaign(name: str, message: w.Decide, parts: PartsDep, who: Operator
     return w.Decided(said=said)
 
 
+@router.post("/events", status_code=201, summary="Tell of something outside the code: it shows on the graphs.")
+def tell_event(message: w.TellEvent, parts: PartsDep, who: Operator, now: Now) -> w.EventsTold:
+    if who.projects:
+        who.require_project(message.project)
+    told = events.Told(**message.model_dump())
+    return w.EventsTold(ids=tuple(events.tell(parts.database, told, now, actor=who.name)))
+
+
 @router.get("/campaigns/{name}/report.csv", summary="Every node of a campaign and every metric as CSV.")
 def campaign_csv(name: str, db: Db, who: Viewer) -> Response:
     shown = view.campaign(db, name)
     who.require_project(shown.project.slug)
-    return csv_response(f"{shown.name}.csv", _rows(shown))
+    return csv_response(f"{shown.name}.csv", campaign_rows(shown))
 
 
-def _rows(shown: w.CampaignPage) -> Iterable[Sequence[Any]]:
+def campaign_rows(shown: w.CampaignPage) -> Iterable[Sequence[Any]]:
     """Metrics of the fleet first, then nodes, then devices that stand out: ``kind`` says which a line is."""
     yield ("kind", "name", "phase", "state", "counts", "metric", "answer", "worsening", "low", "high", "margin", "note")
     for m in shown.metrics:

@@ -80,13 +80,18 @@ def series_samples(
 
 
 def csv_response(name: str, rows: Iterable[Sequence[Any]]) -> Response:
-    """Rows as a CSV file. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    """Rows as a CSV file."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(csv_text(rows), media_type="text/csv", headers=headers)
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     for row in rows:
         writer.writerow([_harmless(cell) for cell in row])
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return Response(out.getvalue(), media_type="text/csv", headers=headers)
+    return out.getvalue()
 
 
 def _harmless(cell: Any) -> Any:

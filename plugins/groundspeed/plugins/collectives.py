@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from groundspeed.plugins.device.present import accelerator_count
+from groundspeed.plugins.distributed.nodes import Nodes
 from groundspeed.plugins.distributed.ranks import Ranks
 from groundspeed.plugins.distributed.sweep import COLLECTIVES, bus_factor
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param, ParamValue, Unsupported
@@ -79,11 +80,11 @@ def values(size: int, seconds: list[float], world: int, factor: float, *, gate: 
 
 
 def world_size(context: Context) -> int:
-    """Raises Unsupported when more ranks are asked for than there are devices."""
-    asked = int(context.params["world_size"])
+    """Ranks in all, on all nodes of the job. Raises Unsupported when more are asked for than there are devices."""
+    asked, nodes = int(context.params["world_size"]), Nodes.here()
     if context.device == "cpu":
-        return asked or 2
-    there = accelerator_count(context.device)
+        return asked or (2 if nodes.count == 1 else nodes.count)
+    there = accelerator_count(context.device) * nodes.count
     if asked > there or there < 2:
         raise Unsupported(f"collectives between {max(asked, 2)} devices: this process sees {there}")
     return asked or there

@@ -68,7 +68,7 @@ def _run(spec: Mapping[str, Any], context: RankContext) -> None:
         torch.set_num_threads(1)
     else:
         module = getattr(torch, context.device)
-        local = int(os.environ.get("LOCAL_RANK", context.rank))
+        local = int(os.environ.get("LOCAL_RANK", spec["local"]))
         module.set_device(local)
         context.device = f"{context.device}:{local}"
     backend = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}[context.device.partition(":")[0]]
@@ -78,7 +78,7 @@ def _run(spec: Mapping[str, Any], context: RankContext) -> None:
         options["device_id"] = torch.device(context.device)
     dist.init_process_group(
         backend,
-        init_method=f"file://{spec['meeting']}",
+        init_method=str(spec["meeting"]),
         rank=context.rank,
         world_size=context.world_size,
         timeout=GROUP_TIMEOUT,

@@ -1,7 +1,8 @@
 """Starts the ranks of one benchmark on this machine, follows them, and says which of them failed and how.
 
 Each rank is a fresh process of ``python -m groundspeed.plugins.distributed.rank`` in the group of the benchmark
-process, so that whoever ends the group ends the ranks. Ranks meet through a file in the working folder.
+process, so that whoever ends the group ends the ranks. Ranks meet through a file in the working folder, or, in a job
+of several nodes, at the address that the job was given; each node then starts and follows its own share of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from groundspeed.plugins.distributed.nodes import Nodes
 from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 
 POLL_S = 0.02
@@ -81,8 +83,10 @@ class Ranks:
         meeting = self.context.workdir / f"rendezvous-{os.getpid()}-{time.monotonic_ns()}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.setdefault("OMP_NUM_THREADS", "1")
-        for number in range(self.world_size):
-            self.ranks.append(self._start(number, meeting, environment))
+        nodes = Nodes.here()
+        place = nodes.meeting or f"file://{meeting}"
+        for local, number in enumerate(nodes.ranks(self.world_size)):
+            self.ranks.append(self._start(number, local, meeting, place, environment))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,16 +95,17 @@ class Ranks:
                 rank.process.kill()
             rank.process.wait()
 
-    def _start(self, number: int, meeting: Path, environment: dict[str, str]) -> Rank:
+    def _start(self, number: int, local: int, meeting: Path, place: str, environment: dict[str, str]) -> Rank:
         events = self.context.workdir / f"{meeting.name}-rank{number}.jsonl"
         stderr = events.with_suffix(".stderr")
         events.touch()
         spec = {
             "entry": self.entry,
             "rank": number,
+            "local": local,
             "world_size": self.world_size,
             "device": self.context.device.partition(":")[0],
-            "meeting": str(meeting),
+            "meeting": place,
             "events": str(events),
             "payload": dict(self.payload),
         }

@@ -17,6 +17,7 @@ _LOG_EVERY_S = 0.5
 _LOG_MOST = 5000
 _LOG_BATCH = 500
 _LINE_MOST = 8000
+_MEET_EVERY_S = 0.5
 
 
 class Attempt:
@@ -32,6 +33,7 @@ class Attempt:
         self._ended = threading.Event()
         self._beat = v1.AttemptHeartbeat()
         self._beat_now = threading.Event()
+        self._together = threading.Event()
         self._lines: deque[v1.LogLine] = deque()
         self._seq = 0
         self._dropped = 0
@@ -70,6 +72,14 @@ class Attempt:
         if new:
             self._beat_now.set()
 
+    def meet(self) -> None:
+        """Wait until every node of the gang has come this far. Raises Stopped when the job must end."""
+        self._together.clear()
+        self.phase("ready", "Waits for the other nodes")
+        while not self._together.wait(_MEET_EVERY_S):
+            self.check()
+            self._beat_now.set()
+
     def line(self, stream: str, text: str, run: v1.RunKey | None = None) -> None:
         """Queue a log line; when the service is away for long the oldest lines are dropped and counted."""
         with self._guard:
@@ -84,7 +94,8 @@ class Attempt:
         while not self._ended.is_set():
             self._beat_now.clear()
             try:
-                reply = self._client.heartbeat(self.id, self._beat)
+                beat = self._beat
+                reply = self._client.heartbeat(self.id, beat)
             except ServiceUnavailable as error:
                 logger.warning("attempt %s: no sign of life possible: %s", self.id, error)
             except ServiceRefused as error:
@@ -92,10 +103,17 @@ class Attempt:
                 if error.status in {404, 409, 410}:
                     self.end("lost")
             else:
+                if reply.together:
+                    self._met(beat)
                 if reply.verdict != "continue":
                     logger.info("attempt %s: %s %s", self.id, reply.verdict, reply.reason)
                     self.end(reply.verdict)
             self._beat_now.wait(self._every_s)
+
+    def _met(self, beat: v1.AttemptHeartbeat) -> None:
+        """Only the answer to a sign of life that said "ready" tells anything."""
+        if beat.phase == "ready":
+            self._together.set()
 
     def _send_lines(self) -> None:
         while not self._ended.wait(_LOG_EVERY_S):

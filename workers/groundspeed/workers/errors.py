@@ -8,6 +8,7 @@ WorkerError
 ├── JobError             this job cannot go on here; ``transient`` says whether another try may help
 │   ├── CheckoutFailed       the repository or the revision cannot be had
 │   ├── BuildFailed          the revision does not build: a result of the revision, with the end of its log
+│   ├── PartFailed           this node cannot do its part in a job of several nodes
 │   └── TrustRefused         untrusted code and no working sandbox
 ├── SpoolFull            no room to keep a result safe
 └── Stopped              the worker was told to stop, or the lease is gone
@@ -49,6 +50,10 @@ class CheckoutFailed(JobError):
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
         self.transient = transient
+
+
+class PartFailed(JobError):
+    transient = True
 
 
 class BuildFailed(JobError):

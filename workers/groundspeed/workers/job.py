@@ -12,7 +12,7 @@ from pathlib import Path
 
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
-from groundspeed.workers import indexproxy, process, sandbox
+from groundspeed.workers import gangs, indexproxy, process, sandbox
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.checkout import Checkout, Checkouts, source_paths
 from groundspeed.workers.client import Client
@@ -21,6 +21,7 @@ from groundspeed.workers.environment import Environments
 from groundspeed.workers.errors import (
     BuildFailed,
     JobError,
+    PartFailed,
     ServiceRefused,
     ServiceUnavailable,
     SpoolFull,
@@ -96,11 +97,22 @@ class JobRun:
             self._confinement = self._confine(stack)
         sides, runner = self._prepare(stack)
         if len(sides) < len(self._job.sides):
+            self._leave()
             return  # a side did not build: reported, and there is nothing to compare
+        if self._job.gang is not None:
+            self._attempt.line("worker", gangs.told(self._job.gang))
+            self._attempt.meet()
         if self._job.max_pairs:
             self._pairs(sides, runner)
         else:
             self._replicates(sides, runner)
+
+    def _leave(self) -> None:
+        """A member whose build failed lets rank 0 tell so, which it does if it failed there too."""
+        if gangs.follows(self._job):
+            self._attempt.stop.wait(gangs.TELL_S)
+            self._attempt.check()
+            raise PartFailed("A revision does not build on this node, though it does on the one that leads.")
 
     def _confine(self, stack: contextlib.ExitStack) -> Confinement:
         """Raises TrustRefused, in words, where no sandbox works."""
@@ -130,6 +142,7 @@ class JobRun:
             variables=self._variables(build=False),
             facets=self._facets,
             confinement=self._confinement,
+            gang=gangs.variables(self._job.gang),
         )
         sides = []
         for spec in self._job.sides:
@@ -242,6 +255,8 @@ class JobRun:
         """The service decides; while it is away the planned minimum is measured and no more."""
         if done >= self._job.max_pairs:
             return False
+        if self._job.gang is not None:
+            return True  # the same number on every node, whatever the results say
         if not self._node.delivery.flush(self._attempt.id, FLUSH_S, self._attempt.stop):
             self._attempt.check()
             return done < self._job.min_pairs
@@ -263,7 +278,7 @@ class JobRun:
         self._attempt.phase("run", f"{benchmark.key} on {side.sha[:12]}", self._count, total)
         report = runner.run(side, benchmark, replicate)
         self._attempt.line("worker", f"{benchmark.key} #{replicate} on {side.sha[:12]}: {report.outcome}", key)
-        if report.outcome in _FINAL:
+        if report.outcome in _FINAL and self._job.gang is None:
             self._ending.add(benchmark.key)
         self._deliver(report)
 
@@ -273,6 +288,8 @@ class JobRun:
     def _deliver(self, report: v1.RunReport) -> None:
         """On disk first, then sent. With a full disk: sent at once, and only if that fails too the job ends."""
         self._count += 1
+        if gangs.follows(self._job):
+            return  # rank 0 reports
         try:
             self._node.spool.put(self._attempt.id, report)
         except SpoolFull as error:

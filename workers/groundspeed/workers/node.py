@@ -13,6 +13,7 @@ from queue import Empty, Queue
 
 from groundspeed.service.wire import v1
 from groundspeed.workers import facets, hygiene, sandbox
+from groundspeed.workers.address import own_address
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull, Stopped
 from groundspeed.workers.job import JobRun, Node
@@ -37,6 +38,8 @@ class WorkerNode:
         self._heartbeat_s = 10.0
         self._told = ""
         self._looked_at = 0.0
+        self._ask = threading.Event()
+        """Set when there is a reason to ask for work before the next idle look."""
         self._attempts: dict[str, Attempt] = {}
         self._guard = threading.Lock()
         self._devices = hygiene.devices()
@@ -58,6 +61,7 @@ class WorkerNode:
     def shutdown(self) -> None:
         """Running jobs are released; returns at once. Safe to call from a signal handler, and twice."""
         self._stop.set()
+        self._ask.set()
         for attempt in list(self._attempts.values()):
             attempt.end("shutdown")
 
@@ -173,7 +177,9 @@ class WorkerNode:
                 with self._slot(block=False) as slot:
                     if slot is not None and self._ready():
                         self._drain(slot, None)
-                self._stop.wait(self._node.settings.idle_poll_s * random.uniform(0.7, 1.3))  # noqa: S311 - jitter
+                self._ask.wait(self._node.settings.idle_poll_s * random.uniform(0.7, 1.3))  # noqa: S311 - jitter
+                if not self._stop.is_set():
+                    self._ask.clear()
             else:
                 self._stop.wait(0.05)
 
@@ -210,6 +216,7 @@ class WorkerNode:
                 environment=found,
                 catalogue=tuple(self._node.catalogue.values()),
                 slots=settings.slots,
+                address=settings.address or own_address(settings.api_url),
                 sandbox=sandbox.available()[0] if settings.sandbox == "auto" else "",
                 hygiene=hygiene.findings(),
             )
@@ -236,6 +243,8 @@ class WorkerNode:
         if reply.state == "unknown" or (not running and self._changed()):
             self._registered.clear()
             return 0.0
+        if reply.waiting:
+            self._ask.set()
         paused = "" if reply.state == "active" else f"{reply.state} {reply.reason}".strip()
         if paused != self._paused:
             logger.info(

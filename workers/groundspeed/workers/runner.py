@@ -57,6 +57,8 @@ class Runner:
     variables: Mapping[str, str]
     facets: tuple[v1.Facet, ...]
     confinement: Confinement | None
+    gang: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Variables that tell a process of a job of several nodes where they meet."""
 
     def run(self, side: Side, benchmark: v1.BenchmarkSpec, replicate: int) -> v1.RunReport:
         """One fresh process. Always returns a result, unless the job must stop (Stopped)."""
@@ -181,6 +183,7 @@ class Runner:
             "TRITON_CACHE_DIR": str(side.caches / "triton"),
             "CUDA_CACHE_PATH": str(side.caches / "cuda"),
             **self.job.build.env,
+            **self.gang,
         }
 
     def _keep_artefacts(self, report: Any, workdir: Path) -> tuple[v1.ArtefactRef, ...]:

@@ -54,6 +54,8 @@ class WorkerSettings(BaseSettings):
     """This machine's name in the service; unique among its nodes."""
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] = "default"
     """Group of nodes that share a queue."""
+    address: str = ""
+    """Where other nodes reach this one, for jobs of several nodes; empty: its address towards the service."""
     labels: dict[str, str] = {}
     """Facts that suites may require, as JSON: {"rack": "7"}."""
     stack: str = "default"

@@ -139,7 +139,7 @@ class Service:
         @app.post(f"{api}/workers/register")
         def register(body: v1.RegisterRequest) -> Response:
             if body.protocol != self.accepts_protocol:
-                words = {"type": "protocol", "title": "This worker speaks protocol 1.", "detail": "Upgrade it."}
+                words = {"type": "protocol", "title": f"This worker speaks protocol {v1.PROTOCOL}.", "detail": "Upgrade it."}
                 return Response(json.dumps(words), status_code=426, media_type="application/json")
             self.registered.append(body.model_dump(mode="json"))
             reply = v1.RegisterReply(accepted=True, node_id=1, heartbeat_s=0.5)

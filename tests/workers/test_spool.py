@@ -200,11 +200,11 @@ def test_no_service_at_all_is_unavailable(tmp_path: Path) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("protocol", [0, 2])
+@pytest.mark.parametrize("protocol", [v1.PROTOCOL - 1, v1.PROTOCOL + 1])
 def test_another_protocol_is_told_in_words(service: Any, client: Client, protocol: int, make_register: Callable[[], v1.RegisterRequest]) -> None:  # fmt: skip
     """The service's words reach the operator."""
     service.accepts_protocol = protocol
-    with pytest.raises(ProtocolMismatch, match="speaks protocol 1"):
+    with pytest.raises(ProtocolMismatch, match=f"speaks protocol {v1.PROTOCOL}"):
         client.register(make_register())
 
 

@@ -341,7 +341,7 @@ def test_a_worker_of_another_protocol_is_told_and_takes_no_job(service: Any, rep
     service.accepts_protocol = 99
     service.add(make_job(repo, repo.commit({"bench.py": BENCH}), benchmarks=[acme_bench("fine")]))
     worker = start_worker(PYTHONPATH=acme)
-    service.wait(lambda: "speaks protocol 1" in worker.text)
+    service.wait(lambda: f"speaks protocol {v1.PROTOCOL}" in worker.text)
     assert service.state[1] == "queued"
     assert worker.stop() == 0
 

@@ -83,7 +83,7 @@ def test_hostile_names_stay_text() -> None:
     table = next(line for line in text.splitlines() if "everyone" in line)
     assert "@everyone" not in text
     assert "<img" not in text
-    assert table.count("|") == 4
+    assert table.count("|") == 5
     assert "\n# title" not in text
 
 

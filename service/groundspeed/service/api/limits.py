@@ -9,7 +9,7 @@ from groundspeed.service.errors import TooLarge
 
 
 class BodyLimit:
-    """Refuses a body that is, or becomes, larger than ``max_bytes``; artefacts and webhooks have limits of their own."""
+    """Refuses a body that is, or becomes, larger than ``max_bytes``; artefacts and webhooks have their own limits."""
 
     def __init__(self, app: ASGIApp, max_bytes: int, max_artefact_bytes: int, max_webhook_bytes: int = 0) -> None:
         self._app = app

@@ -16,7 +16,11 @@ POLLING_S = 0.05
 FILES = "groundspeedfiles"
 """Our name for kombu's filesystem transport with a safer reader."""
 
-app = Celery("groundspeed.control", set_as_current=False, include=["groundspeed.service.control.tasks", "groundspeed.service.control.pulls"])
+app = Celery(
+    "groundspeed.control",
+    set_as_current=False,
+    include=["groundspeed.service.control.tasks", "groundspeed.service.control.pulls"],
+)
 
 
 def configure(settings: Settings) -> Celery:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, inspect, select
 from sqlmodel import col
 
 from formats import trees
@@ -106,7 +106,7 @@ def test_a_cut_import_is_resumed(sqlite_database: Database, tmp_path: Path, monk
     """What was committed stays, the rest comes with the next attempt, and the sum is that of an uncut import."""
     shas = trees.repository(tmp_path / "repo", 12)
     count = trees.write_tree(tmp_path / "results", shas)
-    real, left = import_rows.bulk_insert, [9]
+    real, left = import_rows.bulk_insert, [3]
 
     def dies(*args: object) -> None:
         left[0] -= 1
@@ -116,11 +116,17 @@ def test_a_cut_import_is_resumed(sqlite_database: Database, tmp_path: Path, monk
 
     monkeypatch.setattr(import_rows, "bulk_insert", dies)
     with pytest.raises(KeyboardInterrupt):
-        bring(sqlite_database, tmp_path / "results", batch_rows=30)
+        bring(sqlite_database, tmp_path / "results", batch_rows=3)
+    assert rows(sqlite_database)["Result"] == 0
+    with sqlite_database.read() as session:  # what was set aside for a first import is back
+        assert "ix_result_series" in {i["name"] for i in inspect(session.connection()).get_indexes("result")}
+    left[0] = 6 * (importing.BATCHES_INTO_NOTHING + 3)
+    with pytest.raises(KeyboardInterrupt):
+        bring(sqlite_database, tmp_path / "results", batch_rows=3)
     monkeypatch.setattr(import_rows, "bulk_insert", real)
     halfway = rows(sqlite_database)["Result"]
     assert 0 < halfway < count
-    summary = bring(sqlite_database, tmp_path / "results", batch_rows=30)
+    summary = bring(sqlite_database, tmp_path / "results", batch_rows=3)
     assert summary.added.results == count - halfway
     assert rows(sqlite_database)["Result"] == count
 

@@ -34,6 +34,7 @@ def check(items: object) -> None:
             ready = prepared.prepare(item)
             assert len(ready.indices) == len(ready.values) == len(ready.spreads) == len(ready.counts)
             assert len(ready.indices) + len(ready.missing) == len(item.values)
+            assert all(map(math.isfinite, (*ready.values, *ready.spreads)))
             json.loads("{" + ready.facts + "}")
             continue
         if isinstance(item, Skipped):

@@ -243,7 +243,7 @@ def _entry(
         values=values,
         version=version[:200],
         axis_reprs=tuple(tuple(a) for a in params),
-        columns={k: c for k, c in statistics.items() if _is_column(c, len(values))},
+        columns={k: c for k, column in statistics.items() if (c := _column(column, len(values))) is not None},
         samples=_samples(entry.get("samples"), len(values)),
         started_at=parse_time(started) if isinstance(started, int | float) else None,
         duration_s=float(duration) if isinstance(duration, int | float) and 0 <= duration < 1e9 else 0.0,
@@ -260,10 +260,16 @@ def _value(value: object) -> float | None:
     return math.nan
 
 
-def _is_column(column: object, length: int) -> bool:
+def _column(column: object, length: int) -> list[float | None] | None:
+    """A column of statistics; None when it is none. Integers beyond what is written of them are unknown."""
     if not isinstance(column, list) or len(column) != length:
-        return False
-    return set(map(type, column)) <= _STATISTIC
+        return None
+    kinds = set(map(type, column))
+    if not kinds <= _STATISTIC:
+        return None
+    if int in kinds and any(v is not None and not -(2**63) <= v < 2**63 for v in column):
+        return [finite(v) for v in column]
+    return column
 
 
 def _samples(samples: object, length: int) -> tuple[Sequence[float] | None, ...]:

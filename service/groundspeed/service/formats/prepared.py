@@ -1,13 +1,13 @@
 """Grids made ready for a table: what needs computing is computed here, so that other processes can do it.
 
-Parsing dominates the import of a long history; :func:`read_file` runs in a pool of processes and gives back what is
-cheap to send: plain lists, and the statistics as text.
+Parsing takes half of the import of a long history. :func:`read_file` reads a file here, :func:`send_file` in a process
+of a pool: what it gives back is cheap to send (flat arrays, statistics as text, axes once), and :class:`Receiver`
+makes the same of it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from array import array
 from collections.abc import Sequence
@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import orjson
 
 from groundspeed.service.formats import asv
 from groundspeed.service.formats.records import Grid, Metric, Origin, Record, Refused, Scalar, Skipped, Where
 from groundspeed.service.formats.source import Document
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Prepared:
     """A grid: ``indices`` are the points that have a number, with their ``values``, ``spreads`` and ``counts``.
 
@@ -80,12 +82,12 @@ def prepare(grid: Grid, axes_keys: dict[int, str] | None = None) -> Prepared:
     if None in values or not all(map(math.isfinite, values)):  # type: ignore[arg-type]
         missing = [(i, _outcome(v)) for i, v in enumerate(values) if v is None or not math.isfinite(v)]
     gone = {i for i, _ in missing}
-    indices: Sequence[int] = range(len(values)) if not missing else [i for i in range(len(values)) if i not in gone]
+    indices: Sequence[int] = [i for i in range(len(values)) if i not in gone] if missing else range(len(values))
     kept: list[float] = [v for v in values if v is not None and math.isfinite(v)] if missing else list(values)  # type: ignore[arg-type]
     spreads, counts, samples = _columns(grid, indices)
     key = axes_keys.get(id(grid.axes)) if axes_keys is not None else None
     if key is None:
-        key = digest(json.dumps([[name, list(v)] for name, v in grid.axes]).encode()) if grid.axes else ""
+        key = digest(repr(grid.axes).encode("utf-8", "replace")) if grid.axes else ""
         if axes_keys is not None:
             axes_keys[id(grid.axes)] = key
     return Prepared(
@@ -109,6 +111,8 @@ def _columns(
         spreads = [0.5 * (b - a) if b > a else 0.0 for a, b in zip(low, high, strict=True)]  # type: ignore[operator]
     else:
         spreads = [_half(low[i], high[i]) if low and high else 0.0 for i in range(len(grid.values))]
+    if not all(map(math.isfinite, spreads)):
+        spreads = [s if math.isfinite(s) else 0.0 for s in spreads]
     samples = [grid.samples[i] for i in indices] if grid.samples else []
     counts = [int(n) if n and 0 < n < 2**31 else 1 for n in repeat] if repeat else [1] * len(grid.values)
     if len(indices) != len(grid.values):
@@ -123,17 +127,14 @@ def _half(low: float | None, high: float | None) -> float:
 
 
 def _facts(grid: Grid, missing: Sequence[tuple[int, str]]) -> str:
+    """JSON text without its braces. Numbers that are none become null, as the writer of JSON does by itself."""
     facts: dict[str, object] = {}
     if grid.columns:
         facts["stats"] = grid.columns
-    skipped = [i for i, outcome in missing if outcome == "skipped"]
+    skipped = [i for i, outcome in missing if outcome == "skipped"] if missing else None
     if skipped:
         facts["skipped"] = skipped
-    try:
-        return json.dumps(facts, allow_nan=False)[1:-1]
-    except ValueError:
-        columns = {k: [v if v is None or math.isfinite(v) else None for v in c] for k, c in grid.columns.items()}
-        return json.dumps({**facts, "stats": columns}, allow_nan=False)[1:-1]
+    return orjson.dumps(facts).decode()[1:-1] if facts else ""
 
 
 def digest(content: bytes, *more: str) -> str:
@@ -168,3 +169,71 @@ def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
     except Refused as error:
         return found, error
     return found, None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A file's items on their way between processes: grids as tuples without their numbers, which stand in a row."""
+
+    items: list[Any]
+    values: array[float]
+    spreads: array[float]
+    counts: array[int]
+    refused: Refused | None
+
+
+_SENT_AXES: set[str] = set()
+
+
+def send_file(path: str, name: str) -> Sent:
+    """What :func:`read_file` finds, for a :class:`Receiver` in another process. Axes go once from each process."""
+    found, refused = read_file(path, name)
+    sent = Sent([], array("d"), array("d"), array("q"), refused)
+    for item in found:
+        if not isinstance(item, Prepared):
+            sent.items.append(item)
+            continue
+        axes = None
+        if item.axes and item.axes_key not in _SENT_AXES:
+            _SENT_AXES.add(item.axes_key)
+            axes = item.axes, item.axis_reprs
+        sent.values.extend(item.values)
+        sent.spreads.extend(item.spreads)
+        sent.counts.extend(item.counts)
+        size = len(item.values)
+        indices: int | list[int] = size if isinstance(item.indices, range) else list(item.indices)
+        sent.items.append((
+            item.origin, item.benchmark, item.version, item.metric, item.where, item.axes_key, axes, indices,
+            item.samples, item.missing, item.facts, item.digest, item.started_at, item.duration_s, item.read,
+        ))  # fmt: skip
+    return sent
+
+
+class Receiver:
+    """Makes the items of files that another process has read; remembers the axes that each sends once."""
+
+    def __init__(self) -> None:
+        self._axes: dict[str, tuple[Any, Any]] = {"": ((), ())}
+
+    def items(self, sent: Sent) -> list[Ready]:
+        """The same as :func:`read_file` gave."""
+        values, spreads, counts, at = sent.values.tolist(), sent.spreads.tolist(), sent.counts.tolist(), 0
+        found: list[Ready] = []
+        for item in sent.items:
+            if type(item) is not tuple:
+                found.append(item)
+                continue
+            (origin, benchmark, version, metric, where, key, axes, indices, samples, missing, facts, digest_, started,
+             duration, read) = item  # fmt: skip
+            if axes is not None:
+                self._axes[key] = axes
+            named, reprs = self._axes[key]
+            if type(indices) is int:
+                indices = range(indices)
+            end = at + len(indices)
+            found.append(Prepared(
+                origin, benchmark, version, metric, where, named, reprs, key, indices, values[at:end],
+                spreads[at:end], counts[at:end], samples, missing, facts, digest_, started, duration, read,
+            ))  # fmt: skip
+            at = end
+        return found

@@ -46,16 +46,13 @@ from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, bulk_inser
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
 
 NODE_PREFIX = "import:"
-_RUN_COLUMNS = (
-    "id", "job_id", "attempt_id", "side", "benchmark_key", "replicate", "benchmark_id", "revision_id", "hardware_id",
-    "environment_id", "build_id", "node_id", "params", "outcome", "evidence", "conditions", "facts", "phases_s",
-    "started_at",
-    "duration_s", "created_at",
+_GRID_RUN_COLUMNS = (
+    "id", "job_id", "attempt_id", "benchmark_key", "replicate", "benchmark_id", "revision_id", "hardware_id",
+    "environment_id", "build_id", "node_id", "facts", "started_at", "duration_s",
 )  # fmt: skip
-_RESULT_COLUMNS = (
-    "run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count", "state", "samples",
-    "created_at",
-)  # fmt: skip
+_RUN_COLUMNS = (*_GRID_RUN_COLUMNS, "outcome", "evidence", "params")
+_GRID_RESULT_COLUMNS = ("run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count")
+_RESULT_COLUMNS = (*_GRID_RESULT_COLUMNS, "state", "samples")
 _SIDE_COLUMNS = ("job_id", "index", "role", "revision_id", "environment_id")
 _ATTEMPT_COLUMNS = (
     "id", "job_id", "node_id", "number", "delivery", "state", "phase", "message", "done", "total", "error_kind",
@@ -77,7 +74,8 @@ class Place:
     environment_id: int
     build_id: int | None
     node_id: int
-    started_at: datetime
+    started: str
+    """As the driver writes it."""
 
 
 @dataclass(slots=True)
@@ -106,6 +104,9 @@ class Writer:
     _grids: dict[tuple[Any, ...], tuple[tuple[int, ...], int, int]] = field(default_factory=dict)
     _runs: list[tuple[Any, ...]] = field(default_factory=list)
     _results: list[tuple[Any, ...]] = field(default_factory=list)
+    _grid_runs: list[tuple[Any, ...]] = field(default_factory=list)
+    _grid_results: list[tuple[Any, ...]] = field(default_factory=list)
+    """Most rows are of grids, and have much in common that is said once."""
     _sides: list[tuple[Any, ...]] = field(default_factory=list)
     _attempts: list[tuple[Any, ...]] = field(default_factory=list)
     _ids: dict[tuple[str, tuple[Any, ...]], int] = field(default_factory=dict)
@@ -133,20 +134,21 @@ class Writer:
             ids = tuple(self._series_ids(session, benchmark, grid.metric, list(grid.grid().points()), place))
             cached = self._grids[key] = ids, benchmark, self._axes_index(grid)
         series, benchmark, axes = cached
-        run_id = self._run(session, place, grid.benchmark, grid.digest) if grid.values else 0
+        run_id, run_key, nth = self._run(session, place, grid.benchmark, grid.digest) if grid.values else (0, "", 0)
         if run_id:
             facts = '{"asv": {' + ", ".join(f for f in (f'"axes": {axes}' if axes >= 0 else "", grid.facts) if f) + "}}"
-            started = grid.started_at or place.started_at
-            self._append_run(run_id, place, benchmark, (grid.benchmark, grid.digest), facts, started, grid.duration_s)
+            started = self._stamp(grid.started_at) if grid.started_at else place.started
+            self._grid_runs.append(
+                self._run_row(run_id, run_key, nth, benchmark, place, facts, started, grid.duration_s)
+            )
             mine = series if len(grid.indices) == len(series) else [series[i] for i in grid.indices]
-            blobs = [packed.pack(one) if one else None for one in grid.samples] if grid.samples else repeat(None)
-            self._results.extend(
-                zip(
-                    repeat(run_id), mine, repeat(place.revision_id), repeat(place.environment_id), grid.values,
-                    grid.spreads,
-                    grid.counts, repeat("valid"), blobs, repeat(self._now),
-                )
-            )  # fmt: skip
+            same = repeat(run_id), mine, repeat(place.revision_id), repeat(place.environment_id)
+            rows = zip(*same, grid.values, grid.spreads, grid.counts, strict=False)  # three are endless
+            if grid.samples:
+                blobs = [packed.pack(one) if one else None for one in grid.samples]
+                self._results.extend((*row, "valid", blob) for row, blob in zip(rows, blobs, strict=True))
+            else:
+                self._grid_results.extend(rows)
             self.touched.update(mine)
             self.added.results += len(mine)
         for record in grid.failures():
@@ -174,51 +176,40 @@ class Writer:
         params = storable(first.params)
         name = f"{first.benchmark}({readable(params)})" if params else first.benchmark
         digest = digest_of(repr(content).encode(), dump_json(params), first.version)
-        run_id = self._run(session, place, name, digest)
+        run_id, run_key, nth = self._run(session, place, name, digest)
         if not run_id:
             return
         worst = next((r for r in records if r.outcome != "ok"), first)
         evidence = {"message": worst.reason, "where": str(worst.where)} if worst.reason else {}
         summary = {r.metric.name: dict(r.summary) for r in records if r.summary}
         facts = dump_json({"summary": summary} if summary else {})
-        self._append_run(
-            run_id, place, benchmark, (name, digest), facts, place.started_at, 0.0,
-            outcome=worst.outcome, evidence=dump_json(evidence), params=dump_json(params),
-        )  # fmt: skip
+        row = self._run_row(run_id, run_key, nth, benchmark, place, facts, place.started, 0.0)
+        self._runs.append((*row, worst.outcome, dump_json(evidence), dump_json(params)))
         if worst.outcome != "ok":
             self.added.failures += 1
-        now = self._now
         for record in records:
             if record.value is None or not isfinite(record.value):
                 continue
-            (series,) = self._series_ids(session, benchmark, record.metric, [params], place)
+            (series,) = self._series_ids(session, benchmark, record.metric, [record.params], place)
             state = "valid" if record.outcome == "ok" else "rejected"
             raw = packed.pack(record.samples) if record.samples else None
-            row = (
-                run_id,
-                series,
-                place.revision_id,
-                place.environment_id,
-                record.value,
-                record.spread,
-                record.count,
-                state,
-                raw,
-                now,
-            )
-            self._results.append(row)
+            self._results.append((
+                run_id, series, place.revision_id, place.environment_id, record.value, record.spread, record.count,
+                state, raw,
+            ))  # fmt: skip
             self.touched.add(series)
             self.added.results += 1
 
-    def _run(self, session: Session, place: Place, name: str, digest: str) -> int:
-        """The id for a new run; 0 when this very content is already there."""
+    def _run(self, session: Session, place: Place, name: str, digest: str) -> tuple[int, str, int]:
+        """The id for a new run, its key and how many of that key came before; 0 when this very content is there."""
         key = f"{name[:180]}#{digest}"
         nth = self._seen.get((place.job_id, key), 0)
         self._seen[place.job_id, key] = nth + 1
         if (key, nth) in self._keys[place.job_id]:
             self.added.already += 1
-            return 0
-        return self._run_id(session)
+            return 0, key, nth
+        self.added.runs += 1
+        return self._run_id(session), key, nth
 
     def _run_id(self, session: Session) -> int:
         if self._is_sqlite:
@@ -231,39 +222,38 @@ class Writer:
             self._spare.extend(rows.scalars())
         return self._spare.pop()
 
-    def _append_run(  # noqa: PLR0913 - one for each thing that is said
-        self, run_id: int, place: Place, benchmark: int, name: tuple[str, str], facts: str, started: datetime,
-        duration: float,
-        *, outcome: str = "ok", evidence: str = _NO_OBJECT, params: str = _NO_OBJECT,
-    ) -> None:  # fmt: skip
-        key = f"{name[0][:180]}#{name[1]}"
-        nth = self._seen[place.job_id, key] - 1
-        self._runs.append((
-            run_id, place.job_id, place.attempt_id, 0, clean_text(key), nth, benchmark, place.revision_id,
-            place.hardware_id,
-            place.environment_id, place.build_id, place.node_id, params, outcome, evidence, _NO_OBJECT, facts,
-            _NO_OBJECT,
-            self._stamp(started), duration, self._now,
-        ))  # fmt: skip
-        self.added.runs += 1
+    @staticmethod
+    def _run_row(  # noqa: PLR0913, PLR0917 - one for each thing that is said
+        run_id: int, key: str, nth: int, benchmark: int, place: Place, facts: str, started: str, duration: float,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        return (
+            run_id, place.job_id, place.attempt_id, clean_text(key), nth, benchmark, place.revision_id,
+            place.hardware_id, place.environment_id, place.build_id, place.node_id, facts, started, duration,
+        )  # fmt: skip
 
     @property
     def waiting(self) -> int:
         """How many rows the next :meth:`flush` writes."""
-        return len(self._runs) + len(self._results)
+        return len(self._runs) + len(self._results) + len(self._grid_runs) + len(self._grid_results)
 
     def flush(self, session: Session) -> None:
         """Write the rows that were collected."""
-        runs, self._runs = self._runs, []
-        results, self._results = self._results, []
-        sides, self._sides = self._sides, []
-        attempts, self._attempts = self._attempts, []
         # by series: the larger index then grows page by page instead of everywhere at once
-        results.sort(key=itemgetter(1))
-        bulk_insert(session, JobSide, _SIDE_COLUMNS, sides)
-        bulk_insert(session, Attempt, _ATTEMPT_COLUMNS, attempts)
-        bulk_insert(session, Run, _RUN_COLUMNS, runs)
-        bulk_insert(session, Result, _RESULT_COLUMNS, results)
+        self._grid_results.sort(key=itemgetter(1))
+        rest: dict[str, str | int | None] = {
+            "side": 0, "conditions": _NO_OBJECT, "phases_s": _NO_OBJECT, "created_at": self._now,
+        }  # fmt: skip
+        fine: dict[str, str | int | None] = {"outcome": "ok", "evidence": _NO_OBJECT, "params": _NO_OBJECT}
+        bulk_insert(session, JobSide, _SIDE_COLUMNS, self._sides)
+        bulk_insert(session, Attempt, _ATTEMPT_COLUMNS, self._attempts)
+        bulk_insert(session, Run, _GRID_RUN_COLUMNS, self._grid_runs, rest | fine)
+        bulk_insert(session, Run, _RUN_COLUMNS, self._runs, rest)
+        now: dict[str, str | int | None] = {"created_at": self._now}
+        valid: dict[str, str | int | None] = {"state": "valid", "samples": None}
+        bulk_insert(session, Result, _GRID_RESULT_COLUMNS, self._grid_results, now | valid)
+        bulk_insert(session, Result, _RESULT_COLUMNS, self._results, now)
+        for written in (self._sides, self._attempts, self._grid_runs, self._runs, self._grid_results, self._results):
+            written.clear()
 
     def forget(self) -> None:
         """After a transaction that was rolled back nothing that was looked up in it can be trusted."""
@@ -279,8 +269,8 @@ class Writer:
             self._grids,
         ):
             kept.clear()
-        self._runs.clear()
-        self._results.clear()
+        for lost in (self._runs, self._results, self._grid_runs, self._grid_results):
+            lost.clear()
 
     def mark(self, session: Session) -> list[int]:
         """Tell detection which series have new results; returns their ids."""
@@ -319,7 +309,7 @@ class Writer:
             self._open_job(job, attempt, revision, environment, node, started)
         if job not in self._keys:
             self._keys[job] = set() if is_new else self._known_runs(session, job)
-        known = Place(job, attempt, revision, hardware, hardware_print, environment, build, node, started)
+        known = Place(job, attempt, revision, hardware, hardware_print, environment, build, node, self._stamp(started))
         self._places[origin] = known
         return known
 

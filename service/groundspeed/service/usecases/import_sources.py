@@ -19,7 +19,7 @@ from typing import IO, Self
 
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import asv, prepared
-from groundspeed.service.formats.prepared import Ready
+from groundspeed.service.formats.prepared import Ready, Sent
 from groundspeed.service.formats.records import Refused
 from groundspeed.service.formats.source import Document
 
@@ -186,13 +186,15 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(wanted, context, initializer=prepared.begin, initargs=(source.tree,)) as pool:
-        ahead: deque[Future[tuple[list[Ready], Refused | None]]] = deque()
+        receiver, ahead = prepared.Receiver(), deque[Future[Sent]]()
         for path, name in source.files:
-            ahead.append(pool.submit(prepared.read_file, str(path), name))
+            ahead.append(pool.submit(prepared.send_file, str(path), name))
             if len(ahead) > 2 * wanted + 2:
-                yield ahead.popleft().result()
+                sent = ahead.popleft().result()
+                yield receiver.items(sent), sent.refused
         while ahead:
-            yield ahead.popleft().result()
+            sent = ahead.popleft().result()
+            yield receiver.items(sent), sent.refused
 
 
 def _check_size(path: Path, sizes: Iterator[int]) -> None:

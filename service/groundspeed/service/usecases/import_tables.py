@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
@@ -10,7 +11,7 @@ from sqlalchemy import func, select, update
 from sqlmodel import Session, SQLModel, col
 
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.tables import Benchmark, Revision, Run
+from groundspeed.service.db.tables import Benchmark, Result, Revision, Run
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.formats.prepared import digest as digest_of
 from groundspeed.service.formats.records import Scalar
@@ -47,21 +48,57 @@ def link_versions(session: Session, project_id: int) -> int:
     return linked
 
 
-def bulk_insert(session: Session, table: type[SQLModel], columns: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
-    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL."""
+@contextmanager
+def without_index(session: Session) -> Iterator[bool]:
+    """Sets the index of results aside for a transaction that fills an empty SQLite store; gives whether it did.
+
+    What defines it is part of the transaction: whoever cuts the import finds index and store as they were.
+    """
+    connection = session.connection()
+    some = session.execute(select(col(Result.id)).limit(1)).first()
+    if connection.dialect.name != "sqlite" or some is not None:
+        yield False
+        return
+    indexes = [index for index in core(Result).indexes if len(index.columns) > 1]
+    for index in indexes:
+        index.drop(connection, checkfirst=True)
+    yield True
+    for index in indexes:
+        index.create(connection)
+
+
+def bulk_insert(
+    session: Session,
+    table: type[SQLModel],
+    columns: Sequence[str],
+    rows: list[tuple[Any, ...]],
+    same: Mapping[str, str | int | None] | None = None,
+) -> None:
+    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL.
+
+    ``same`` are columns whose value is the same in all rows: our own words and numbers, never a stranger's.
+    """
     if not rows:
         return
-    names = ", ".join(f'"{c}"' for c in columns)
+    same = same or {}
+    names = ", ".join(f'"{c}"' for c in (*columns, *same))
     connection = session.connection()
     if connection.dialect.name == "sqlite":
-        marks = ", ".join("?" * len(columns))
+        marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
         connection.exec_driver_sql(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
         return
+    constants = tuple(same.values())
     cursor: Any = connection.connection.cursor()
     with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
         for row in rows:
-            copy.write_row(row)
+            copy.write_row(row + constants)
     cursor.close()
+
+
+def _literal(value: str | int | None) -> str:
+    if value is None:
+        return "NULL"
+    return str(int(value)) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def storable(params: Mapping[str, Scalar]) -> dict[str, Scalar]:

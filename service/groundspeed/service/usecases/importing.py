@@ -33,11 +33,13 @@ from groundspeed.service.usecases import import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
-from groundspeed.service.usecases.import_tables import link_versions
+from groundspeed.service.usecases.import_tables import link_versions, without_index
 
 ANALYSE = "groundspeed.control.analyse"
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
+BATCHES_INTO_NOTHING = 10
+"""So many make one transaction while a SQLite store holds no results: then the index is built once, which is faster."""
 EXAMPLES = 20
 _ANALYSE_AT_ONCE = 500
 _REQUEST_KEY = "import"
@@ -213,8 +215,10 @@ class _Importer:
                 if first:
                     self.writer.remember(session)
                     first = False
-                exhausted = self._batch(session, items)
-                self.writer.flush(session)
+                with without_index(session) as fresh:
+                    for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
+                        exhausted = exhausted or self._batch(session, items)
+                        self.writer.flush(session)
                 self._finish_batch(session)
 
     def _finish_batch(self, session: Session) -> None:
@@ -232,6 +236,7 @@ class _Importer:
     def _batch(self, session: Session, items: Iterator[Ready]) -> bool:
         """Take items until the batch is full; returns whether there are no more."""
         group: list[Record] = []
+        origin, place = None, None
         for item in items:
             if isinstance(item, Skipped):
                 self.summary.skip(item)
@@ -239,7 +244,9 @@ class _Importer:
             if isinstance(item, Prepared):
                 self._close(session, group)
                 self.summary.read += item.read
-                self.writer.add_grid(session, item, self._place(session, item.origin, item.where))
+                if place is None or item.origin is not origin:  # a file's grids share one
+                    origin, place = item.origin, self._place(session, item.origin, item.where)
+                self.writer.add_grid(session, item, place)
             else:
                 self.summary.read += item.values
                 if group and not _belongs(group, item):

@@ -45,6 +45,7 @@ def _register() -> None:
         explain,
         exporting,
         gate,
+        github,
         importing,
         init,
         site,
@@ -64,6 +65,7 @@ def _register() -> None:
     app.command("event")(campaign.tell)
     app.add_typer(campaign.app, name="campaign")
     app.add_typer(db.app, name="db")
+    app.add_typer(github.app, name="github")
     app.add_typer(site.site_app, name="site")
 
 

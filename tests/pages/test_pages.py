@@ -68,6 +68,9 @@ def addresses(site: Site) -> dict[str, str]:
         "/fleet": "/fleet",
         "/fleet/{name:path}": f"/fleet/{d.nodes[0]}",
         "/search": "/search?q=train",
+        "/account": "/account",
+        "/accounts": "/accounts",
+        "/audit": "/audit?subject=regression",
     }
 
 

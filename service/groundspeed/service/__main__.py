@@ -8,10 +8,15 @@ from __future__ import annotations
 import signal
 import sys
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from groundspeed.service import logformat
 from groundspeed.service.errors import GroundspeedError, Invalid
 from groundspeed.service.settings import Settings
+
+if TYPE_CHECKING:
+    from groundspeed.service.control.wiring import Parts
 
 
 def main(arguments: list[str]) -> int:
@@ -35,16 +40,11 @@ def run_api(settings: Settings) -> int:
     from groundspeed.service.api.app import create_app
     from groundspeed.service.control import wiring
     from groundspeed.service.db import migrate
-    from groundspeed.service.usecases import tokens
 
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
     migrate.require_current(parts.database)
-    if not settings.loopback and not tokens.any_in_force(parts.database, datetime.now(UTC)):
-        raise Invalid(
-            f"The service would listen on {settings.host} with no token to protect it.",
-            "Make one first: groundspeed token create; or listen on 127.0.0.1.",
-        )
+    _require_protection(parts)
     config = uvicorn.Config(
         create_app(parts),
         host=settings.host,
@@ -61,6 +61,25 @@ def run_api(settings: Settings) -> int:
     finally:
         parts.database.close()
     return 0
+
+
+def _require_protection(parts: Parts) -> None:
+    """Beyond loopback somebody must be able to say who they are, and cookies must not travel in the clear."""
+    from groundspeed.service.usecases import tokens
+
+    settings = parts.settings
+    asks = settings.sign_in or settings.read_access == "open"
+    if not settings.loopback and not asks and not tokens.any_in_force(parts.database, datetime.now(UTC)):
+        raise Invalid(
+            f"The service would listen on {settings.host} with no token to protect it.",
+            "Make one first: groundspeed token create; or set up sign-in (docs/accounts.md); or listen on 127.0.0.1.",
+        )
+    url = urlsplit(settings.base_url)
+    if settings.sign_in and url.scheme != "https" and url.hostname not in {"127.0.0.1", "localhost", "::1"}:
+        raise Invalid(
+            f"People would sign in over {settings.base_url}, where anybody on the way could take their cookies.",
+            "Set GROUNDSPEED_PUBLIC_URL to the https address that the service is reached by.",
+        )
 
 
 def run_control(settings: Settings) -> int:

@@ -1,20 +1,27 @@
-"""Who asks, and whether they may: bearer tokens, or nobody in particular where only this machine can ask."""
+"""Who asks, and whether they may: a token, a browser that is signed in, the person at this machine, or anybody."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import ipaddress
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
 
+from groundspeed.service.api.auth import cookies
+from groundspeed.service.api.auth.origin import SAFE, same_origin
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import Forbidden, Unauthorized
-from groundspeed.service.usecases import tokens
-from groundspeed.service.usecases.tokens import Principal
+from groundspeed.service.usecases import accounts, principals, tokens
+from groundspeed.service.usecases.principals import Principal
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "testserver"})
+_FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip")
 
 
 def parts_of(request: Request) -> Parts:
@@ -27,21 +34,63 @@ PartsDep = Annotated[Parts, Depends(parts_of)]
 
 
 def principal(request: Request, parts: PartsDep) -> Principal:
-    """Whoever holds the bearer token; on a loopback-only service without tokens, the person at this machine.
+    """Whoever holds the bearer token, is signed in with this browser, or sits at this machine; anybody where reading is
+    open.
 
-    Raises :class:`Unauthorized` without a token where one is needed, :class:`Forbidden` when a page elsewhere made a
-    browser ask a loopback service (its Host or Origin names another place).
+    Raises :class:`Unauthorized` when nobody is known and somebody is needed, :class:`Forbidden` when a page of another
+    site made a browser ask.
     """
-    header = request.headers.get("authorization", "")
-    scheme, _, secret = header.partition(" ")
-    if secret and scheme.lower() == "bearer":
-        return tokens.authenticate(parts.database, secret.strip(), datetime.now(UTC))
-    if not parts.settings.loopback:
-        raise Unauthorized(
-            "This service needs a token.", "Send `Authorization: Bearer …`; make one with: groundspeed token create"
-        )
-    _refuse_foreign(request, parts)
-    return tokens.LOCAL
+    who = _known(request, parts)
+    request.state.who = who
+    return who
+
+
+def _known(request: Request, parts: Parts) -> Principal:
+    now = datetime.now(UTC)
+    if secret := _token(request):
+        return tokens.authenticate(parts.database, secret, now)
+    if parts.settings.sign_in and (cookie := cookies.session_of(request, parts.settings)):
+        if request.method not in SAFE:
+            same_origin(request)
+        if (person := accounts.signed_in(parts.database, cookie, now)) is not None:
+            return _reading(person, open_=parts.settings.read_access == "open")
+    if parts.settings.local and _from_here(request):
+        _refuse_foreign(request, parts)
+        return principals.LOCAL
+    if parts.settings.read_access == "open":
+        return principals.ANONYMOUS
+    advice = "Sign in, or send" if parts.settings.sign_in else "Send"
+    raise Unauthorized(
+        "This service asks who you are.", f"{advice} `Authorization: Bearer …`; make a token: groundspeed token create"
+    )
+
+
+def _reading(person: Principal, *, open_: bool) -> Principal:
+    """Where anybody may read, a person without a role may, too."""
+    return replace(person, role="viewer") if open_ and person.role == "none" else person
+
+
+def _token(request: Request) -> str:
+    """A bearer token, or the password of basic authentication, which is all that readers of feeds can send."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    if scheme.lower() == "basic" and request.method in SAFE:
+        try:
+            return base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthorized("This is no basic authentication.", "Send the token as the password.") from None
+    return ""
+
+
+def _from_here(request: Request) -> bool:
+    """Whether the request comes from this machine itself, and not through a proxy on it."""
+    if any(name in request.headers for name in _FORWARDED):
+        return False
+    try:
+        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _refuse_foreign(request: Request, parts: Parts) -> None:
@@ -52,7 +101,7 @@ def _refuse_foreign(request: Request, parts: Parts) -> None:
             "Use 127.0.0.1, or name it in GROUNDSPEED_ALLOWED_HOSTS.",
         )
     origin = request.headers.get("origin")
-    if origin and request.method not in {"GET", "HEAD"} and _host(origin) not in allowed:
+    if origin and request.method not in SAFE and _host(origin) not in allowed:
         raise Forbidden("A page of another site asked for this.", "Ask from the service's own pages.")
 
 
@@ -63,11 +112,11 @@ def _host(origin: str) -> str:
 PrincipalDep = Annotated[Principal, Depends(principal)]
 
 
-def needs(role: str) -> Callable[[Principal], Principal]:
-    """A dependency that lets only this role (or a higher one) through."""
+def needs(role: str, scope: str = "") -> Callable[[Principal], Principal]:
+    """A dependency that lets only this role (or a higher one) through, and a narrowed token only with the scope."""
 
     def check(who: PrincipalDep) -> Principal:
-        who.require(role)
+        who.require(role, scope)
         return who
 
     return check
@@ -75,7 +124,10 @@ def needs(role: str) -> Callable[[Principal], Principal]:
 
 Worker = Annotated[Principal, Depends(needs("worker"))]
 Viewer = Annotated[Principal, Depends(needs("viewer"))]
+Triager = Annotated[Principal, Depends(needs("triager"))]
 Operator = Annotated[Principal, Depends(needs("operator"))]
+Reporter = Annotated[Principal, Depends(needs("operator", "results"))]
+Admin = Annotated[Principal, Depends(needs("admin"))]
 
 
 Id = Annotated[int, Path(ge=0, lt=2**31)]

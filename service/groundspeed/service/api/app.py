@@ -10,10 +10,12 @@ from starlette.exceptions import HTTPException
 
 from groundspeed.service.api import problems
 from groundspeed.service.api.access import needs
+from groundspeed.service.api.auth import providers
+from groundspeed.service.api.auth import routes as sign_in
 from groundspeed.service.api.limits import BodyLimit
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
-from groundspeed.service.api.routes import health, results, views, webhooks, work, workers
+from groundspeed.service.api.routes import health, people, results, views, webhooks, work, workers
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
@@ -36,6 +38,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.state.parts = parts
     app.state.db = parts.database
     app.state.settings = parts.settings
+    app.state.providers = providers.make(parts.settings)
     problems.install(app)
     app.add_exception_handler(HTTPException, unknown)
     app.add_middleware(
@@ -52,6 +55,9 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(health.router)
     app.include_router(webhooks.router)
     reads = [Depends(needs("viewer"))]
+    app.include_router(people.router)
+    app.include_router(sign_in.router)
+    app.include_router(pages.public)
     app.include_router(views.router, dependencies=reads)
     app.include_router(pages.router, dependencies=reads)
     return app

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, DBAPIError
 from starlette.exceptions import HTTPException
 
-from groundspeed.service.errors import GroundspeedError, Unauthorized
+from groundspeed.service.errors import GroundspeedError, TooMany, Unauthorized
 from groundspeed.service.wire import v1
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ async def _ours(_request: Request, error: Exception) -> Response:
     answer = problem(error.status, error.code, error.title, error.advice)
     if isinstance(error, Unauthorized):
         answer.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooMany):
+        answer.headers["Retry-After"] = str(error.retry_s)
     return answer
 
 

@@ -9,29 +9,17 @@ from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from groundspeed.service.api.access import Now, Operator, needs
+from groundspeed.service.api.access import Now, Operator, Triager
+from groundspeed.service.api.auth.origin import same_origin
 from groundspeed.service.api.routes.loaders import Db, small_id
 from groundspeed.service.api.routes.reach import project_of_path
-from groundspeed.service.errors import Forbidden, Invalid
+from groundspeed.service.errors import Invalid
 from groundspeed.service.pages.routing import PageRoute
 from groundspeed.service.usecases import jobs, regressions, requests
-from groundspeed.service.usecases.tokens import Principal
 from groundspeed.service.usecases.views import findings, live
 
-Triager = Annotated[Principal, Depends(needs("triager"))]
 Text = Annotated[str, Field(max_length=12_000)]
 SEE_OTHER = 303
-
-
-def same_origin(request: Request) -> None:
-    """Raises Forbidden unless the browser says that the form stood on a page of this service."""
-    origin = request.headers.get("origin", "")
-    site = request.headers.get("sec-fetch-site", "")
-    if origin not in {"", "null"} and urlsplit(origin).netloc == request.headers.get("host"):
-        return
-    if not origin and site in {"same-origin", "none"}:
-        return
-    raise Forbidden("This form was sent from another site.", "Open the page here and send it again.")
 
 
 router = APIRouter(

@@ -63,6 +63,7 @@ def environment() -> Environment:
         heat=heat,
         ROWS=ROWS,
         static=False,
+        me=None,
     )
     return env
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from groundspeed.service.api.access import PrincipalDep
+from groundspeed.service.api.access import PrincipalDep, needs
 from groundspeed.service.api.routes.loaders import load_graph
 from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
 from groundspeed.service.errors import NotFound
-from groundspeed.service.pages import actions, render, svg
+from groundspeed.service.pages import actions, campaigns, people, render, svg
 from groundspeed.service.pages.routing import HEADERS, PageRoute, page
 from groundspeed.service.wire.views import Graph, View
 
@@ -28,9 +28,17 @@ def _endpoint(view: ViewRoute) -> Callable[..., Response]:
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 router.include_router(actions.router)
+router.include_router(campaigns.router)
+router.include_router(people.router)
+public = APIRouter(route_class=PageRoute, include_in_schema=False)
+"""What a page needs that asks who somebody is."""
 for _view in VIEWS:
     router.add_api_route(
-        _view.page or _view.path, _endpoint(_view), name=f"page_{_view.load.__name__}", methods=["GET"]
+        _view.page or _view.path,
+        _endpoint(_view),
+        name=f"page_{_view.load.__name__}",
+        methods=["GET"],
+        dependencies=[Depends(needs(_view.role))],
     )
 
 
@@ -43,7 +51,7 @@ def graph_svg(shown: Annotated[Graph, Depends(load_graph)]) -> Response:
     return Response(text, media_type="image/svg+xml", headers=headers)
 
 
-@router.get("/assets/{name}")
+@public.get("/assets/{name}")
 def asset(request: Request, name: str) -> Response:
     """A built file. Names carry a hash of the content, so that they may be kept for ever."""
     found = render.assets().read(name, gzip="gzip" in request.headers.get("accept-encoding", ""))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from groundspeed.service.api import problems
-from groundspeed.service.errors import GroundspeedError
+from groundspeed.service.errors import GroundspeedError, TooMany, Unauthorized
 from groundspeed.service.pages import render
 from groundspeed.service.wire.views import View
 
@@ -39,8 +40,22 @@ class Problem(View):
 def page(request: Request, template: str, model: View, status: int = 200) -> Response:
     """The page of a model, with its headers."""
     theme = request.cookies.get("theme", "auto")
-    text = render.render(template, model, path=request.url.path, theme=theme)
+    text = render.render(template, model, path=request.url.path, theme=theme, me=_me(request))
     return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def _me(request: Request) -> dict[str, str] | None:
+    """Who is signed in, or that one could be; None where accounts have no meaning."""
+    if not getattr(request.app.state, "providers", None):
+        return None
+    who = getattr(request.state, "who", None)
+    return {"name": who.name, "role": who.role} if who is not None and who.kind == "account" else {"name": ""}
+
+
+def _to_sign_in(request: Request) -> Response:
+    """To the sign-in page, and from there back to here."""
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse("/sign-in?" + urlencode({"next": here}), 303, {"Cache-Control": "no-store"})
 
 
 def problem(request: Request, status: int, title: str, advice: str = "") -> Response:
@@ -68,7 +83,13 @@ class PageRoute(APIRoute):
             try:
                 return await handler(request)
             except GroundspeedError as error:
-                return problem(request, error.status, error.title, error.advice)
+                asks = isinstance(error, Unauthorized) and "authorization" not in request.headers
+                if asks and request.method == "GET" and request.app.state.providers:
+                    return _to_sign_in(request)
+                answer = problem(request, error.status, error.title, error.advice)
+                if isinstance(error, TooMany):
+                    answer.headers["Retry-After"] = str(error.retry_s)
+                return answer
             except RequestValidationError as error:
                 first = error.errors()[0]
                 name = ".".join(str(part) for part in first["loc"][1:])

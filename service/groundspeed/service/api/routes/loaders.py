@@ -6,11 +6,22 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
 
-from groundspeed.service.api.access import Now
+from groundspeed.service.api.access import Now, PrincipalDep
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
 from groundspeed.service.usecases.views import compare as compare_view
-from groundspeed.service.usecases.views import findings, fleet, graph, grid, overview, revision, runs, search, work
+from groundspeed.service.usecases.views import (
+    findings,
+    fleet,
+    graph,
+    grid,
+    overview,
+    people,
+    revision,
+    runs,
+    search,
+    work,
+)
 from groundspeed.service.wire import views as v
 
 Cursor = Annotated[str, Query(max_length=20, pattern=r"^\d*$", description="next_cursor of the page before")]
@@ -147,6 +158,24 @@ def load_node(db: Db, now: Now, name: str) -> v.NodePage:
 
 def load_search(db: Db, q: Annotated[str, Query(max_length=200)] = "") -> v.SearchResults:
     return search.search(db, q)
+
+
+def load_me(db: Db, who: PrincipalDep, now: Now) -> v.Me:
+    return people.me(db, who, now)
+
+
+def load_accounts(db: Db, now: Now) -> v.AccountList:
+    return people.account_list(db, now)
+
+
+def load_audit(
+    request: Request,
+    db: Db,
+    actor: Annotated[str, Query(max_length=200)] = "",
+    subject: Annotated[str, Query(max_length=40)] = "",
+    cursor: Cursor = "",
+) -> v.AuditPage:
+    return people.audit_page(db, actor=actor, subject=subject, below=before(cursor), query=echo(request))
 
 
 def echo(request: Request) -> dict[str, str]:

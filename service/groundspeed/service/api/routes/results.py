@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from groundspeed.service.api.access import Now, Operator, PartsDep
+from groundspeed.service.api.access import Now, PartsDep, Reporter
 from groundspeed.service.usecases import importing
 from groundspeed.service.wire.imports import Imported, Left
 
@@ -20,7 +20,7 @@ async def post_results(  # noqa: PLR0913, PLR0917 - one for each thing that is s
     slug: str,
     request: Request,
     parts: PartsDep,
-    who: Operator,
+    who: Reporter,
     now: Now,
     name: Text = "posted",
     form: Annotated[str, Query(alias="format", max_length=60)] = "",

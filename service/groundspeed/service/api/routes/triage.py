@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from fastapi import APIRouter, Depends
 
-from groundspeed.service.api.access import Now, needs
+from groundspeed.service.api.access import Now, Triager
 from groundspeed.service.api.routes.loaders import Db, small_id
 from groundspeed.service.api.routes.reach import project_of_path
 from groundspeed.service.usecases import regressions
-from groundspeed.service.usecases.tokens import Principal
 from groundspeed.service.usecases.views import findings
 from groundspeed.service.wire import views as v
 
-Triager = Annotated[Principal, Depends(needs("triager"))]
 router = APIRouter(tags=["triage"], dependencies=[Depends(project_of_path)])
 
 

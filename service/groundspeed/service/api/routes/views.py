@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from groundspeed.service.api.access import PrincipalDep
-from groundspeed.service.api.routes import exports, live, loaders, triage
+from groundspeed.service.api.access import PrincipalDep, needs
+from groundspeed.service.api.routes import campaigns, exports, live, loaders, triage
 from groundspeed.service.api.routes.reach import within
+from groundspeed.service.wire import campaigns as w
 from groundspeed.service.wire import views as v
 
 
@@ -27,6 +28,8 @@ class ViewRoute:
     model: type[v.View]
     template: str
     page: str = ""
+    role: str = "viewer"
+    """Who may see it."""
 
 
 VIEWS: tuple[ViewRoute, ...] = (
@@ -48,7 +51,13 @@ VIEWS: tuple[ViewRoute, ...] = (
     ViewRoute("/runs/{run_id}", loaders.load_run, v.RunPage, "run.html"),
     ViewRoute("/fleet", loaders.load_fleet, v.Fleet, "fleet.html"),
     ViewRoute("/fleet/{name:path}", loaders.load_node, v.NodePage, "node.html"),
+    ViewRoute("/projects/{slug}/stragglers", campaigns.load_stragglers, w.Stragglers, "stragglers.html"),
+    ViewRoute("/campaigns", campaigns.load_campaigns, w.CampaignList, "campaigns.html"),
+    ViewRoute("/campaigns/{name}", campaigns.load_campaign, w.CampaignPage, "campaign.html"),
     ViewRoute("/search", loaders.load_search, v.SearchResults, "search.html"),
+    ViewRoute("/account", loaders.load_me, v.Me, "account.html"),
+    ViewRoute("/accounts", loaders.load_accounts, v.AccountList, "accounts.html", role="admin"),
+    ViewRoute("/audit", loaders.load_audit, v.AuditPage, "audit.html", role="admin"),
 )
 
 
@@ -89,6 +98,7 @@ router = APIRouter(prefix="/api/v1", tags=["views"])
 router.include_router(exports.router)
 router.include_router(live.router)
 router.include_router(triage.router)
+router.include_router(campaigns.router)
 for _view in VIEWS:
     router.add_api_route(
         _view.path,
@@ -97,4 +107,5 @@ for _view in VIEWS:
         name=_view.load.__name__,
         summary=f"What the page {_view.page or _view.path} shows.",
         methods=["GET"],
+        dependencies=[Depends(needs(_view.role))],
     )

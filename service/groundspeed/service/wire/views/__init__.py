@@ -6,6 +6,19 @@ level after over level before, values are in the unit beside them, and ``None`` 
 
 from __future__ import annotations
 
+from groundspeed.service.wire.views.accounts import (
+    AccountChange,
+    AccountList,
+    AccountRow,
+    AuditPage,
+    AuditRow,
+    MadeToken,
+    Me,
+    NewToken,
+    SignInPage,
+    SignInWay,
+    TokenRow,
+)
 from groundspeed.service.wire.views.charts import (
     EventMark,
     Facet,
@@ -73,11 +86,16 @@ from groundspeed.service.wire.views.work import (
 )
 
 __all__ = [
+    "AccountChange",
+    "AccountList",
+    "AccountRow",
     "Activity",
     "AffectedSeries",
     "ArtefactView",
     "AttemptNews",
     "AttemptView",
+    "AuditPage",
+    "AuditRow",
     "Change",
     "Choice",
     "Column",
@@ -102,7 +120,10 @@ __all__ = [
     "JobPage",
     "JobRow",
     "LogLineView",
+    "MadeToken",
+    "Me",
     "Merge",
+    "NewToken",
     "NodePage",
     "NodeStrip",
     "Overview",
@@ -129,8 +150,11 @@ __all__ = [
     "Segment",
     "SeriesRef",
     "Side",
+    "SignInPage",
+    "SignInWay",
     "SilentSeries",
     "Spark",
+    "TokenRow",
     "Trace",
     "Triage",
     "VerdictView",

@@ -1,0 +1,1 @@
+"""Signing in with an identity provider, and the cookies that say so."""

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable
 
 from groundspeed.plugins.spi import Direction, Kind, Measured, Measurement, Metric, Param
+from groundspeed.plugins.timing.reference import calibrated
 
 THREADS = Param(
     "threads", "int", 0, minimum=0, description="torch's CPU threads; 0: 1 on CPU, torch's choice beside an accelerator"
@@ -61,6 +62,26 @@ def device_values(measurement: Measurement) -> Iterable[Measured]:
         yield Measured("energy_per_step", [measurement.energy_j_per_step])
     if "allocated" in measurement.memory_peak_bytes:
         yield Measured("peak_memory", [float(measurement.memory_peak_bytes["allocated"])])
+
+
+def cpu_metrics(unit_of_work: str) -> tuple[Metric, ...]:
+    """The two clocks of a CPU besides the wall's; ``unit_of_work`` in words: "one product"."""
+    return (
+        Metric("work_cpu_calibrated", "s", Direction.LOWER, Kind.TIME, clock="cpu",
+               description=f"on the CPU: CPU time of {unit_of_work} on a host of nominal speed",
+               formula="work_cpu_time x 2.5 ms / CPU time of the reference workload around it"),
+        Metric("work_cpu_time", "s", Direction.LOWER, Kind.TIME, clock="cpu", gate=False,
+               description=f"on the CPU: CPU time of this process for {unit_of_work}, all threads",
+               formula="clock_gettime(CLOCK_PROCESS_CPUTIME_ID) around it"),
+    )  # fmt: skip
+
+
+def cpu_values(measurement: Measurement, device: str) -> Iterable[Measured]:
+    """Those of ``cpu_metrics``; nothing on an accelerator."""
+    if device == "cpu":
+        yield Measured("work_cpu_time", measurement.step_cpu_s, states=measurement.states)
+        if measurement.step_reference_s:
+            yield Measured("work_cpu_calibrated", calibrated(measurement.step_cpu_s, measurement.step_reference_s))
 
 
 def wall_gates(measurement: Measurement, device: str) -> bool | None:

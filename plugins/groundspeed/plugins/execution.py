@@ -7,7 +7,7 @@ import importlib.util
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Session:
 
     def report(self) -> ChildReport:
         conditions = {**(self.conditions.summary() if self.conditions else {}), **self.observed}
+        conditions["overhead_share"] = overhead_share(self.phases_s)
         return ChildReport(
             plugin=self.spec.plugin,
             plugin_version=self.plugin.version if self.plugin is not None else "0",
@@ -113,7 +114,9 @@ def _run(session: Session) -> None:
         target=target,
         workdir=Path(spec.workdir),
         progress=session.progress,
+        facts=session.facts,
     )
+    session.observed["labels"] = context.labels
     declared = {metric.name: metric for metric in plugin.metrics()}
     if plugin.timing == "stepped":
         measured: Iterable[Measured] = drive(session, plugin, context)
@@ -122,6 +125,13 @@ def _run(session: Session) -> None:
     with session.phase("measure") if plugin.timing == "self-timed" else contextlib.nullcontext():
         for one in measured:
             session.metrics.append(metric_report(one, declared, plugin.name))
+
+
+def overhead_share(phases_s: Mapping[str, float]) -> float:
+    """Share of the process's time in which nothing was measured: imports, set-up, warm-up, checks."""
+    total = sum(phases_s.values())
+    measuring = phases_s.get("measure", 0.0) + phases_s.get("profile", 0.0)
+    return round(1 - measuring / total, 4) if total else 0.0
 
 
 def metric_report(measured: Measured, declared: dict[str, Metric], plugin: str) -> MetricReport:

@@ -111,8 +111,12 @@ def quantised(model: Any, device: str) -> Any:
 
     if device != "cpu":
         raise Unsupported("mode int8 is torch's dynamic quantisation, which runs on the CPU only")
-    dynamic: Any = torch.ao.quantization.quantize_dynamic
-    return dynamic(copy.deepcopy(model), {torch.nn.Linear}, dtype=torch.qint8)
+    quantization: Any = getattr(torch.ao, "quantization", None)
+    dynamic: Any = getattr(quantization, "quantize_dynamic", None)
+    if dynamic is None:
+        raise Unsupported(f"this torch ({torch.__version__}) has no dynamic quantisation any more")
+    # Only what lies within a module is replaced, never the module itself.
+    return dynamic(torch.nn.ModuleList([copy.deepcopy(model)]), {torch.nn.Linear}, dtype=torch.qint8)[0]
 
 
 def tensorrt(model: Any) -> Any:

@@ -31,6 +31,11 @@ BUILT_IN: Mapping[str, str] = {
     "memory": "groundspeed.plugins.memory:PLUGIN",
     "distributed-training": "groundspeed.plugins.distributed_training:PLUGIN",
     "gemm": "groundspeed.plugins.gemm:PLUGIN",
+    "memory-bandwidth": "groundspeed.plugins.memory_bandwidth:PLUGIN",
+    "attention": "groundspeed.plugins.attention:PLUGIN",
+    "kernel": "groundspeed.plugins.kernel:PLUGIN",
+    "dataloader": "groundspeed.plugins.dataloader:PLUGIN",
+    "command": "groundspeed.plugins.command:PLUGIN",
     "asv": "groundspeed.plugins.asv:PLUGIN",
 }
 

@@ -146,6 +146,20 @@ class Context:
     """Report life and what is being done; silence longer than the no-progress limit ends the process."""
     rank: int = 0
     world_size: int = 1
+    facts: dict[str, float | int | str] = field(default_factory=dict)
+    """A plugin puts here what is worth keeping with the result."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """And here what it found out about the result, in words: the name of a bottleneck, a straggler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A file that is kept with the result. ``name`` is a plain file name."""
+
+    kind: str
+    name: str
+    content: str
+    media_type: str = "application/json"
 
 
 @dataclass(slots=True)
@@ -166,6 +180,8 @@ class Workload:
     """Seconds a step has waited for its batch on average, so far: tells an input-bound workload."""
     mode: Literal["throughput", "latency"] = "throughput"
     """"latency": the device is waited for after every step, and every step is a sample of its own."""
+    artefacts: Callable[[], Iterable[Artefact]] | None = None
+    """Asked after ``derive``: a plot, a table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from groundspeed.plugins.device.reasons import APPLICATION_CLOCKS
 SUCCESS, NOT_SUPPORTED, INSUFFICIENT_SIZE = 0, 3, 7
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 _NOT_KNOWN = 0xFFFFFFFFFFFFFFFF
+PCIE_LANE = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
+"""Bytes a second of one lane by generation (PCI-SIG: 2.5 to 64 GT/s, less 8b/10b, 128b/130b or flit encoding)."""
 _MEMORY_V2 = 40 | (2 << 24)
 
 
@@ -107,10 +109,25 @@ class Nvml:
                 "sm_mhz_max": self._number("nvmlDeviceGetMaxClockInfo", handle, c_int(_CLOCK_SM)),
                 "power_limit_w": _watts(self._number("nvmlDeviceGetEnforcedPowerLimit", handle)),
                 "vbios": self._text("nvmlDeviceGetVbiosVersion", handle),
+                "memory_bytes_per_s": self._memory_rate(handle),
+                "link_bytes_per_s": self._link_rate(handle),
             }
             model = self._text("nvmlDeviceGetName", handle) or "unknown NVIDIA device"
             found.append(DeviceInfo(index, uuid, model, memory.total if memory else 0, facts))
         return tuple(found)
+
+    def _memory_rate(self, handle: c_void_p) -> float | None:
+        """Physical limit of the device's memory: two transfers a clock over the bus."""
+        clock = self._number("nvmlDeviceGetMaxClockInfo", handle, c_int(_CLOCK_MEMORY))
+        bits = self._number("nvmlDeviceGetMemoryBusWidth", handle)
+        return None if not clock or not bits else 2 * clock * 1e6 * bits / 8
+
+    def _link_rate(self, handle: c_void_p) -> float | None:
+        """Physical limit of the PCIe link in one direction, encoding taken off; packets still cost some of it."""
+        generation = self._number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
+        width = self._number("nvmlDeviceGetMaxPcieLinkWidth", handle)
+        lane = PCIE_LANE.get(generation or 0)
+        return None if not lane or not width else lane * width
 
     def reading(self, uuid: str) -> Reading:
         handle = self._handles.get(uuid)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groundspeed.plugins.spi import Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
+from groundspeed.plugins.spi import Artefact, Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.clocks import clock_for
 from groundspeed.plugins.timing.loop import CHUNK_S, DEVICE_CHUNK_S, Loop, LoopResult, quiet_collector
@@ -32,7 +32,12 @@ def drive(session: Session, plugin: SteppedPlugin, context: Context) -> Iterable
         workload = plugin.prepare(context)
     try:
         measurement = measure(session, workload, reference)
-        return list(plugin.derive(workload, measurement))
+        context.labels.update(measurement.labels)
+        values = list(plugin.derive(workload, measurement))
+        session.facts |= workload.facts
+        for artefact in workload.artefacts() if workload.artefacts is not None else ():
+            keep_artefact(session, artefact)
+        return values
     finally:
         with session.phase("teardown"):
             if workload.close is not None:
@@ -49,7 +54,7 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
         with session.phase("check"):
             workload.check()
     states, labels = _classify(session, workload, seen, profiled)
-    _keep(session, workload, seen, profiled, labels)
+    _keep(session, workload, seen, profiled, launch_bound="launch_bound" in labels)
     steps = len(seen.chunk.wall_s) * seen.steps_per_sample
     return Measurement(
         step_wall_s=seen.chunk.wall_s,
@@ -130,7 +135,7 @@ def _device_trace(profiled: ProfileResult) -> dict[str, list[float]]:
 
 
 def _keep(
-    session: Session, workload: Workload, seen: LoopResult, profiled: ProfileResult, labels: dict[str, str]
+    session: Session, workload: Workload, seen: LoopResult, profiled: ProfileResult, *, launch_bound: bool
 ) -> None:
     """What goes beside the samples: how it was measured, and the kernel table as an artefact."""
     session.facts |= {**workload.facts, "samples": len(seen.chunk.wall_s), "stopped": seen.stopped}
@@ -140,8 +145,7 @@ def _keep(
         "steps_per_sample": seen.steps_per_sample,
         "half_width": round(seen.half_width, 6),
         "preempted_share": round(sum(seen.chunk.preempted) / len(seen.chunk.preempted), 4),
-        "labels": labels,
-        "launch_bound": "launch_bound" in labels,
+        "launch_bound": launch_bound,
     }
     if profiled.unavailable:
         observed["device_trace"] = {"unavailable": profiled.unavailable}
@@ -157,8 +161,13 @@ def _keep(
 
 
 def _keep_table(session: Session, profiled: ProfileResult) -> None:
-    path = Path(session.spec.workdir) / "kernel-table.json"
-    path.write_text(json.dumps(profiled.table.as_json()), encoding="utf-8")
+    keep_artefact(session, Artefact("kernel-table", "kernel-table.json", json.dumps(profiled.table.as_json())))
+
+
+def keep_artefact(session: Session, artefact: Artefact) -> None:
+    """Written into the process's folder, from which the worker takes it."""
+    path = Path(session.spec.workdir) / Path(artefact.name).name
+    path.write_text(artefact.content, encoding="utf-8")
     session.artefacts.append(
-        {"kind": "kernel-table", "name": path.name, "path": path.name, "media_type": "application/json"}
+        {"kind": artefact.kind, "name": path.name, "path": path.name, "media_type": artefact.media_type}
     )

@@ -1,0 +1,1 @@
+"""Programs run by the command plugin: starting and ending them whatever they do, and reading what they print."""

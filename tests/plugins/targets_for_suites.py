@@ -1,0 +1,118 @@
+"""Targets of the suites' tests: small, and some of them wrong or slow on purpose."""
+
+from __future__ import annotations
+
+import time
+
+
+def good_kernel(device, size=0):
+    import torch
+
+    x = torch.randn(size or 4096, device=device)
+    return {"run": lambda: x * 2 + 1, "bytes": 8.0 * x.numel(), "flops": 2.0 * x.numel(),
+            "reference": lambda: x.double() * 2 + 1, "name": "axpb"}  # fmt: skip
+
+
+def wrong_kernel(device):
+    import torch
+
+    x = torch.randn(64, device=device)
+    return {"run": lambda: x * 2, "reference": lambda: x.double() * 2 + 1}
+
+
+def plain_callable(device):
+    import torch
+
+    x = torch.randn(64, device=device)
+    return lambda: x + 1
+
+
+class Decoding:
+    """Each sample computes for some milliseconds."""
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        import torch
+
+        end = time.thread_time() + 0.004
+        while time.thread_time() < end:
+            pass
+        return torch.zeros(4)
+
+
+class Reading(Decoding):
+    """Each sample waits for storage."""
+
+    def __getitem__(self, index):
+        import torch
+
+        time.sleep(0.004)
+        return torch.zeros(4)
+
+
+class Ready(Decoding):
+    def __getitem__(self, index):
+        import torch
+
+        return torch.zeros(4)
+
+
+class Empty(Decoding):
+    def __len__(self):
+        return 0
+
+
+def decoding():
+    return Decoding()
+
+
+def reading():
+    return {"dataset": Reading()}
+
+
+def ready():
+    return {"dataset": Ready(), "step": lambda batch: time.sleep(0.01)}
+
+
+def empty():
+    return [[]][0:0]
+
+
+def slow_copies():
+    """A copy whose time shows: on a machine without an accelerator nothing else does."""
+    return {"dataset": Ready(), "copy": lambda batch, device: (time.sleep(0.02), batch)[1],
+            "step": lambda batch: time.sleep(0.005)}  # fmt: skip
+
+
+def ready_made_loader():
+    from torch.utils.data import DataLoader
+
+    return DataLoader(Ready(), batch_size=4)
+
+
+def leaking_training(device):
+    """Keeps 4 KiB a step."""
+    import torch
+
+    kept = []
+    model = torch.nn.Linear(16, 16)
+
+    def loss(model, batch):
+        kept.append(torch.zeros(1024))
+        return model(batch).sum()
+
+    return {"model": model, "batch": torch.randn(4, 16), "loss": loss}
+
+
+def quantised_badly(device):
+    """One huge weight in each row: 8-bit steps of it swallow all the others."""
+    import torch
+
+    model = torch.nn.Linear(64, 64)
+    with torch.no_grad():
+        model.weight[:, 0] = 1e4
+    inputs = torch.randn(4, 64)
+    inputs[:, 0] = 0
+    return {"model": model, "inputs": inputs}

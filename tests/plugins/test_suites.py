@@ -1,0 +1,236 @@
+"""The suites on the CPU at reduced size: what they report, what they check, and what they refuse with a reason."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+from tests.plugins.conftest import metric
+
+from groundspeed.plugins import attention, checks, kernel, loader_bottleneck, memory_bandwidth, roofline
+from groundspeed.plugins.execution import execute
+from groundspeed.plugins.spi import WrongResult
+
+torch = pytest.importorskip("torch")
+HERE = "tests.plugins.targets_for_suites"
+MODELS = "groundspeed.plugins.models"
+
+
+@pytest.fixture
+def here(child):
+    """Runs a suite within this process: torch is imported once for all of them."""
+
+    def run(plugin, target=None, params=None, **more):
+        threads = torch.get_num_threads()
+        spec = child.spec(plugin, target, params, **more)
+        Path(spec.workdir).mkdir()
+        try:
+            report = execute(spec)
+        finally:
+            torch.set_num_threads(threads)
+        checks.assert_report(report, report.outcome) if report.outcome == "ok" else None
+        return report
+
+    return run
+
+
+# --- memory-bandwidth -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("operation", "factor"), [("copy", 2), ("read", 1), ("write", 1), ("triad", 3)])
+def test_memory_bandwidth_counts_what_crosses_the_bus(here, operation, factor):
+    report = here("memory-bandwidth", params={"operation": operation, "bytes": 1 << 20})
+    assert report.outcome == "ok"
+    assert report.facts["bytes_per_pass"] == factor * (1 << 20)
+    found = metric(report, "bandwidth")
+    assert not found.gate
+    assert 1e7 < statistics.median(found.values) < 1e13
+    assert metric(report, "work_cpu_calibrated").values
+
+
+@pytest.mark.parametrize("operation", ["host_to_device", "device_to_host", "peer"])
+def test_transfers_need_an_accelerator(here, operation):
+    report = here("memory-bandwidth", params={"operation": operation})
+    assert report.outcome == "unsupported"
+    assert "accelerator" in report.evidence["message"]
+
+
+def test_what_arrives_wrong_is_told():
+    transfer = memory_bandwidth.make_transfer("copy", "pinned", 1000, "cpu")
+    with pytest.raises(WrongResult, match="of 1000 values"):
+        transfer.check()
+    transfer.run()
+    transfer.check()
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("backend", "dtype"), [("math", "fp32"), ("flash", "bf16"), ("flash", "fp32")])
+def test_attention_agrees_with_float64_forward_and_backward(backend, dtype, causal):
+    case = attention.Case(backend, dtype, 2, 2, 80, 16, causal, backward=True, device="cpu")
+    _, check = attention.make_call(case)
+    assert 0 < check() <= 2 * attention.TOLERANCE[dtype]
+
+
+def test_attention_reports_its_rate_and_error(here):
+    report = here("attention", params={"backend": "math", "dtype": "fp32", "length": 64, "direction": "both"})
+    assert report.outcome == "ok"
+    flops = 4 * 1 * 4 * 64**2 * 32 * 0.5 * 3.5
+    assert report.facts["flops_per_step"] == flops
+    times, rates = metric(report, "attention_time").values, metric(report, "flops").values
+    assert rates[0] == pytest.approx(flops / times[0])
+    assert metric(report, "relative_error").values[0] < 2e-5
+
+
+@pytest.mark.parametrize("backend", ["efficient", "cudnn"])
+def test_a_backend_that_cannot_run_the_shape_says_why(here, backend):
+    report = here("attention", params={"backend": backend})
+    assert report.outcome == "unsupported"
+    assert f"backend {backend} does not run this shape" in report.evidence["message"]
+    assert "length 128" in report.evidence["message"]
+
+
+def test_attention_that_is_off_is_wrong():
+    case = attention.Case("math", "fp32", 1, 1, 32, 8, causal=True, backward=False, device="cpu")
+    tensors = tuple(torch.randn(1, 1, 32, 8) for _ in range(4))
+    without = attention.Case("math", "fp32", 1, 1, 32, 8, causal=False, backward=False, device="cpu")
+    right = attention.reference(case, [one[0, 0].double() for one in tensors])["output"]
+    attention.compare(case, tensors, right[None, None].float())
+    with pytest.raises(WrongResult, match="output is off by"):
+        attention.compare(without, tensors, right[None, None].float())
+
+
+# --- kernel -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_has_its_place_under_the_measured_roofline(here):
+    report = here("kernel", f"{HERE}:good_kernel", {"size": 100_000})
+    assert report.outcome == "ok"
+    assert report.facts["bytes_per_call"] == 800_000
+    once = statistics.median(metric(report, "kernel_time").values)
+    share, copy = metric(report, "roofline_share").values[0], metric(report, "ceiling_bandwidth").values[0]
+    peak = metric(report, "ceiling_flops").values[0]
+    assert share == pytest.approx(200_000 / once / min(peak, 0.25 * copy))
+    (artefact,) = report.artefacts
+    assert artefact["name"] == "roofline.svg"
+
+
+def test_a_kernel_that_differs_from_its_reference_is_wrong_and_a_plain_callable_is_timed(here):
+    report = here("kernel", f"{HERE}:wrong_kernel")
+    assert report.outcome == "wrong"
+    assert "relative error" in report.evidence["message"]
+    report = here("kernel", f"{HERE}:plain_callable")
+    assert {one.metric for one in report.metrics} == {"kernel_time", "work_cpu_time", "work_cpu_calibrated"}
+    with pytest.raises(TypeError, match="returned int"):
+        kernel.task_of(3, 1e-3)
+
+
+def test_the_fused_kernel_needs_a_gpu_and_the_unfused_runs_anywhere(here):
+    target = f"{MODELS}.kernels:layernorm_gelu"
+    report = here("kernel", target, {"variant": "triton"})
+    assert report.outcome == "unsupported"
+    assert "needs a GPU" in report.evidence["message"]
+    assert here("kernel", target, {"size": 16}).outcome == "ok"
+    assert here("kernel", target, {"variant": "other"}).outcome == "unsupported"
+
+
+def test_the_plot_is_well_formed_and_holds_every_point():
+    import xml.etree.ElementTree as ET
+
+    ceilings = roofline.Ceilings(4.2e12, 680e12, "bf16")
+    points = [roofline.Point("a <b>", 10 / 8, 3e12), roofline.Point("gemm", 2000.0, 600e12)]
+    root = ET.fromstring(roofline.plot(ceilings, points))
+    places = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.tag.endswith("circle")]
+    assert len(places) == 2
+    assert all(70 <= x <= 620 and 20 <= y <= 350 for x, y in places)
+    assert places[0][0] < places[1][0]
+    assert places[0][1] > places[1][1]
+    assert ceilings.at(1.0) == 4.2e12
+    assert ceilings.at(1e6) == 680e12
+
+
+# --- dataloader -------------------------------------------------------------------------------------------------------
+
+QUICK_LOADER = {"batch_size": 4, "batches": 4, "seconds": 1.0, "start": "fork"}
+
+
+@pytest.mark.parametrize(
+    ("target", "params", "wanted"),
+    [
+        ("decoding", {"workers": 1, "cpus": 1}, "slow-decode"),
+        ("decoding", {"workers": 0, "cpus": 8}, "too-few-workers"),
+        ("reading", {"workers": 0, "cpus": 8}, "slow-storage"),
+        ("slow_copies", {"workers": 0}, "slow-copy"),
+        ("ready", {"workers": 0, "step_s": 0.05}, "none"),
+    ],
+)
+def test_the_loader_names_what_makes_it_slow(here, target, params, wanted):
+    report = here("dataloader", f"{HERE}:{target}", {**QUICK_LOADER, **params})
+    assert report.outcome == "ok", report.evidence
+    assert report.facts["bottleneck"] == wanted
+    if wanted != "none":
+        assert "What to do" in report.conditions["labels"][wanted.replace("-", "_")]
+
+
+def test_a_loader_made_by_the_target_is_taken_as_it_is_and_an_empty_one_refused(here):
+    report = here("dataloader", f"{HERE}:ready_made_loader", {**QUICK_LOADER, "workers": 0})
+    assert report.outcome == "ok"
+    assert metric(report, "first_batch_time").values[0] > 0
+    assert "copy_time" not in {one.metric for one in report.metrics}
+    report = here("dataloader", f"{HERE}:empty", {"batches": 4})
+    assert (report.outcome, "no batch" in report.evidence["message"]) == ("unsupported", True)
+    report = here("dataloader", f"{HERE}:decoding", {"pin_memory": True})
+    assert (report.outcome, "accelerator" in report.evidence["message"]) == ("unsupported", True)
+
+
+def test_the_bottleneck_is_named_from_figures_alone():
+    base = {"wait_share": 0.5, "copy_share": 0.0, "pinned": False, "workers": 4, "cpus": 4}
+
+    def name(**changes):
+        times = {"sample_cpu_s": 4e-3, "sample_blocked_s": 1e-4}
+        return loader_bottleneck.bottleneck(loader_bottleneck.Stages(**{**base, **times, **changes}))
+
+    assert name() == "slow-decode"
+    assert name(cpus=16) == "too-few-workers"
+    assert name(sample_blocked_s=8e-3) == "slow-storage"
+    assert name(copy_share=0.6, wait_share=0.1) == "slow-copy"
+    assert name(copy_share=0.6, wait_share=0.05, pinned=True) is None
+    assert name(wait_share=0.02) is None
+    assert name(sample_cpu_s=None, sample_blocked_s=None) == "input-bound"
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+def test_gemm_on_the_cpu(here):
+    report = here("gemm", params={"precision": "fp64", "size": 64})
+    assert report.outcome == "ok"
+    assert metric(report, "flops_sustained").values[0] > 0
+    assert here("gemm", params={"precision": "fp8", "size": 64}).outcome == "unsupported"
+
+
+@pytest.mark.parametrize("name", ["gpt_small", "bert_small", "vit_small", "resnet_small"])
+def test_training_of_the_reference_models(here, name):
+    params = {"batch_size": 2, "checkpointing": True, "accumulation": 2, "precision": "bf16"}
+    report = here("training", f"{MODELS}.training:{name}", params)
+    assert report.outcome == "ok", report.evidence
+    times, rates = metric(report, "step_time").values, metric(report, "samples_per_s").values
+    assert rates[0] == pytest.approx(4 / times[0])
+    assert 0 < report.conditions["overhead_share"] < 1
+
+
+@pytest.mark.filterwarnings("ignore")  # torch announces that its own quantisation will be removed
+def test_int8_is_checked_against_fp32_and_a_model_that_breaks_is_wrong(here):
+    target = f"{MODELS}.inference:bert_small"
+    assert here("inference", target, {"mode": "int8"}).outcome == "ok"
+    report = here("inference", f"{HERE}:quantised_badly", {"mode": "int8"})
+    assert report.outcome == "wrong"
+    assert "int8" in report.evidence["message"]
+    for mode in ("onnxruntime", "tensorrt", "graph"):
+        report = here("inference", target, {"mode": mode})
+        if report.outcome != "ok":
+            assert report.outcome == "unsupported"
+            assert "needs" in report.evidence["message"] or "has no" in report.evidence["message"]

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from sqlmodel import col, select
 
 import demo_data
 import web_server
+from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 
 FLAGS = (
@@ -56,6 +58,9 @@ class Site:
     db: Database
     url: str
     demo: demo_data.Filled
+    kernels: demo_data.Filled | None = None
+    cycles: int = 0
+    """The series of ``kernels`` that counts clock cycles."""
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     db = Database(f"sqlite:///{folder / 'demo.db'}")
     demo_data.create_tables(db)
     demo = demo_data.fill(db)
-    demo_data.fill(
+    kernels = demo_data.fill(
         db,
         demo_data.Shape(
             slug="kernels",
@@ -82,8 +87,26 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     )
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
     with web_server.serve(web_server.app(db, folder)) as url:
-        yield Site(db, url, demo)
+        yield Site(db, url, demo, kernels, _count_cycles(db, kernels.project_id))
     db.close()
+
+
+def _count_cycles(db: Database, project: int) -> int:
+    """Gives the first series of step times of a project one that counts the clock's cycles; returns its id."""
+    with db.transaction() as session:
+        wanted = select(t.Series).where(col(t.Series.project_id) == project, col(t.Series.metric) == "step_time")
+        time = session.exec(wanted.order_by(col(t.Series.id))).first()
+        assert time
+        made = t.Series(
+            **time.model_dump(exclude={"id", "fingerprint", "metric", "unit", "kind", "clock", "gate"}),
+            fingerprint=f"cycles-{time.id}", metric="device_cycles", unit="1", kind="counter", clock="cycles", gate=False,
+        )  # fmt: skip
+        session.add(made)
+        session.flush()
+        for row in session.exec(select(t.Result).where(t.Result.series_id == time.id)).all():
+            copied = row.model_dump(exclude={"id", "series_id", "value", "spread"})
+            session.add(t.Result(**copied, series_id=made.id, value=row.value * 1.755e9, spread=row.spread * 1.755e9))
+        return made.id or 0
 
 
 @dataclass

@@ -7,6 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
+from sqlmodel import col, select
+
+from groundspeed.service.db import tables as t
+from groundspeed.service.usecases.views.graph import thin
 
 from .conftest import Site, Tab
 
@@ -176,6 +180,133 @@ def test_raw_samples_come_on_demand(tab: Tab) -> None:
     page = tab.open("/projects/tinygpt/series/1")
     ready(page)
     with page.expect_response(re.compile(r"/series/1/samples")) as waited:
-        page.get_by_role("button", name="Samples").click()
+        page.get_by_role("button", name="Samples", exact=True).click()
     assert len(waited.value.json()["value"]) > 1000
     eventually_asked(page, "samples", "1")
+
+
+def test_a_box_chooses_commits_and_values_and_stands_in_the_address(tab: Tab) -> None:
+    """A high box zooms both ways; its link shows the same part; a double click shows all again."""
+    page = tab.open("/projects/tinygpt/series/1")
+    ready(page)
+    box = page.locator(".u-over").first.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + box["height"] * 0.05)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.5, steps=4)
+    page.mouse.up()
+    eventually_asked(page, "low")
+    asked = {name: float(query(page)[name][0]) for name in ("from", "to", "low", "high")}
+    assert asked["low"] < asked["high"]
+    assert asked["to"] - asked["from"] < 30
+    page.reload()
+    ready(page)
+    assert {name: float(query(page)[name][0]) for name in asked} == asked
+    page.locator(".u-over").first.dblclick()
+    eventually_asked(page, "low", None)
+    eventually_asked(page, "from", None)
+
+
+def test_parameters_choose_what_is_shown(tab: Tab) -> None:
+    """A value that is pressed adds its series for every combination; pressed again it takes them off; colours stay."""
+    page = tab.open("/projects/tinygpt/series/1")
+    ready(page)
+    legend = page.locator("[data-legend] li")
+    facet = page.get_by_role("group", name="batch_size")
+    facet.get_by_role("button", name="32").click()
+    expect(legend).to_have_count(2)  # with the one precision that this batch size was measured at
+    expect(page.get_by_role("group", name="precision").get_by_role("button", pressed=True)).to_have_count(2)
+    assert legend.nth(0).get_attribute("class") == "s0"
+    page.get_by_role("group", name="hardware").get_by_role("button", name="A100").click()
+    expect(legend).to_have_count(4)
+    expect(page).to_have_url(re.compile(r"/graph\?series=\d+(,\d+){3}$"))
+    facet.get_by_role("button", name="8", exact=True).click()
+    expect(legend).to_have_count(2)
+    assert facet.get_by_role("button", name="32").is_disabled()  # the last value cannot be taken away
+
+
+def test_time_and_cycles_take_each_others_place(tab: Tab, site: Site) -> None:
+    page = tab.open("/projects/kernels/graph?series=" + str(site.cycles))
+    ready(page)
+    legend = page.locator("[data-legend] li")
+    expect(legend).to_contain_text("device_cycles")
+    page.get_by_role("button", name="Cycles", exact=True).click()
+    expect(legend).to_contain_text("step_time")
+    page.locator("[data-plot]").focus()
+    page.keyboard.press("c")
+    expect(legend).to_contain_text("device_cycles")
+    expect(page.get_by_role("button", name="Cycles", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
+def test_values_are_relative_to_a_chosen_commit(tab: Tab, site: Site) -> None:
+    """From the card of a point; the toolbar names the commit; the picture that is downloaded is relative to it too."""
+    page = tab.open("/projects/tinygpt/series/1")
+    ready(page)
+    page.locator("[data-plot]").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.locator(".hover-card").get_by_role("button", name="relative to this").click()
+    sha = site.demo.shas[-1]
+    expect(page.locator("[data-toolbar]")).to_contain_text(f"to {sha[:8]}")
+    eventually_asked(page, "ref", sha[:10])
+    with page.expect_download() as waited:
+        page.get_by_role("button", name="SVG").click()
+    assert "+20 %" in waited.value.path().read_text()  # before the regression it was a fifth faster than at the end
+    page.get_by_role("button", name="×").first.click()
+    eventually_asked(page, "ref", None)
+
+
+def test_the_line_is_broken_where_commits_were_left_out(tab: Tab, site: Site) -> None:
+    """Between two points with many commits and no result between them there is no line, only dots."""
+    kernels = site.kernels
+    assert kernels
+    first = min(kernels.series.values())
+    with site.db.transaction() as session:
+        gone = select(t.Result).where(
+            col(t.Result.series_id) == first, col(t.Result.revision_id).in_(kernels.revisions[8:20])
+        )
+        kept = [row.model_dump() for row in session.exec(gone).all()]
+        for row in session.exec(gone).all():
+            session.delete(row)
+    page = tab.open(f"/projects/kernels/series/{first}?band=0")
+    ready(page)
+    inked = page.evaluate(
+        """() => {
+          const canvas = document.querySelector('.plot canvas'), ctx = canvas.getContext('2d');
+          const over = document.querySelector('.u-over'), ratio = canvas.width / canvas.clientWidth;
+          const left = over.offsetLeft * ratio, wide = over.clientWidth * ratio, count = (a, b) => {
+            const data = ctx.getImageData(left + a * wide, over.offsetTop * ratio, (b - a) * wide, over.clientHeight * ratio).data;
+            let n = 0;
+            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 120 && data[i + 2] > data[i] + 60) n++;
+            return n;
+          };
+          return [count(0.32, 0.6), count(0.04, 0.2)];
+        }"""
+    )
+    with site.db.transaction() as session:
+        session.add_all(t.Result(**row) for row in kept)
+    level = 2.2 * 0.28 * page.viewport_size["width"] if page.viewport_size else 0
+    assert inked[1] > 400
+    assert inked[0] < level * 2
+
+
+def test_small_multiples_keep_their_units_and_move_together(tab: Tab) -> None:
+    page = tab.open("/projects/tinygpt/graph?series=1,2&small=1")
+    ready(page)
+    expect(page.locator(".plot-title")).to_have_count(2)
+    assert page.get_by_role("button", name="Relative").get_attribute("aria-pressed") == "false"
+    page.locator("[data-plot]").focus()
+    page.keyboard.press("+")
+    eventually_asked(page, "from")
+    page.keyboard.press("]")
+    page.keyboard.press("0")
+    eventually_asked(page, "from", None)
+
+
+def test_a_hundred_thousand_points_are_thinned_without_losing_extremes() -> None:
+    """What the server sends of a long series keeps its highest and lowest values and the ends of its changes."""
+    values = [float((i * 7919) % 1000) for i in range(100_000)]
+    values[12_345], values[67_890] = 5000.0, -5000.0
+    kept = thin(values, {50_000, 50_001}, 2000)
+    assert len(kept) <= 2000
+    assert {0, 99_999, 12_345, 67_890, 50_000, 50_001} <= set(kept)

@@ -24,7 +24,10 @@ function axes(all: SeriesRef[]): Axis[] {
   return [...found].filter(([, values]) => values.size > 1).map(([name, values]) => [name, [...values].sort(natural)]);
 }
 
-/** Ids after a value of an axis was pressed: every series whose traits are all among those chosen. Null: none would be left. */
+/**
+ * Ids after a value of an axis was pressed: with those shown, the series of that value that agree best with them in all
+ * else (not every combination need have been measured). Null: none would be left.
+ */
 function chosen(shown: SeriesRef[], all: SeriesRef[], axis: string, value: string, on: boolean): number[] | null {
   if (on) {
     const left = shown.filter((series) => traits(series).get(axis) !== value);
@@ -34,7 +37,10 @@ function chosen(shown: SeriesRef[], all: SeriesRef[], axis: string, value: strin
   for (const series of shown) {
     for (const [name, mine] of traits(series)) wanted.set(name, (wanted.get(name) ?? new Set()).add(mine));
   }
-  const fresh = all.filter((series) => [...traits(series)].every(([name, mine]) => (name === axis ? mine === value : wanted.get(name)?.has(mine))));
+  const candidates = all.filter((series) => traits(series).get(axis) === value);
+  const agreement = (series: SeriesRef): number => [...traits(series)].filter(([name, mine]) => wanted.get(name)?.has(mine)).length;
+  const best = Math.max(...candidates.map(agreement));
+  const fresh = candidates.filter((series) => agreement(series) === best && !shown.some((one) => one.id === series.id));
   return [...shown.map((series) => series.id), ...fresh.map((series) => series.id)].slice(0, MOST_SERIES);
 }
 

@@ -150,10 +150,13 @@ class Rack:
         if machine.alive:
             self.register(name)
 
-    def tick(self, times: int = 1, seconds: float = 1.0) -> None:
+    def tick(self, times: int = 1, seconds: float = 1.0) -> int:
+        """How many rows moved."""
+        moved = 0
         for _ in range(times):
             self.fleet.later(seconds)
-            step.tick(self.db, self.fleet.now, 300.0)
+            moved += step.tick(self.db, self.fleet.now, 300.0)
+        return moved
 
     def work(self) -> int:
         """Every machine that is alive does what waits for it; returns how many processes ran."""
@@ -190,12 +193,13 @@ class Rack:
     def through(self, *, upgrade: bool = True, rounds: int = 12, **changes: dict[str, Any]) -> None:
         """Ticks and work until nothing moves. Nodes that are to be changed are, as ``changes`` by name say."""
         for _ in range(rounds):
-            self.tick(3)
-            self.work()
-            if upgrade:
-                for name in self.waiting():
-                    if name in self.machines and self.machines[name].alive:
-                        self.upgrade(name, **changes.get(name, {}))
+            moved = self.tick(3) + self.work()
+            for name in self.waiting() if upgrade else ():
+                if self.machines[name].alive:
+                    self.upgrade(name, **changes.get(name, {}))
+                    moved += 1
+            if not moved:
+                return
 
     def waiting(self) -> list[str]:
         """Nodes that are to be changed just now."""

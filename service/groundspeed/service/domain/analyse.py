@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import ndimage
 
+from groundspeed.service.domain.excursions import without_recurring
 from groundspeed.service.domain.modes import Modes, find_modes, segment_modes, shift
 from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.segment import segment
@@ -23,6 +24,8 @@ LEARNT_FLOOR = 0.002
 LEARNT_FACTOR = 6.0
 """A learnt smallest effect is this many standard deviations of a point, but never under LEARNT_FLOOR."""
 UNEVEN = 1.7
+TIED_SHARE = 0.2
+"""From so many equal neighbours on a series is taken to be on a grid."""
 HALF_VIEW = 48
 """The noise near a point is measured over this many neighbours on either side."""
 
@@ -75,10 +78,11 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
     """Find the steps of z (n ≥ 6 values)."""
     steps = np.abs(z[1:] - z[:-1])
     ordered = np.sort(steps)
-    demand = _with_floor(demand, DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]))
+    noise = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), ticks(ordered))
+    demand = _with_floor(demand, noise)
     least = max(demand.floor / 12.0, 1e-12)
     modes = find_modes(ordered, least)
-    sd = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), least)
+    sd = max(noise, least)
     local = None if modes else _unevenness(steps, sd)
     typical = ndimage.median_filter(z, FILTER, mode="mirror")
     away = z - typical
@@ -101,9 +105,24 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
         window, cuts, slope, strength = _without_drift(clipped, window, cuts, demand, slope)
     else:
         slope = 0.0
+    cuts = without_recurring(window, cuts)
     return Analysis(
         _measured(window, cuts, centre, slope), sd, window.sds[-1], None, outliers, slope, strength, demand.floor
     )
+
+
+def ticks(ordered: Floats) -> float:
+    """Noise of values on a coarse grid, from the sorted absolute differences of neighbours; 0.0 for others.
+
+    Where most neighbours read the same tick their median difference is nought or one tick, whichever is more usual;
+    the root mean square knows how often it is which. Steps and outliers count as a usual difference.
+    """
+    equal = int(np.searchsorted(ordered, 0.0, side="right"))
+    if equal < TIED_SHARE * ordered.size or equal == ordered.size:
+        return 0.0
+    moved = ordered[equal:]
+    held = np.minimum(moved, 2.0 * float(moved[moved.size // 2]))
+    return math.sqrt(float(held @ held) / (2.0 * ordered.size))
 
 
 def _with_floor(demand: Demand, sd: float) -> Demand:

@@ -12,6 +12,9 @@ TAIL = 2
 TAIL_THRESHOLD = 4.5
 NEAR = 30
 LAG = 5
+ABRUPT = 0.5
+"""Share of the step that must lie between the last points and the BESIDE before them: growth comes bit by bit."""
+BESIDE = 3
 CHANCE = 0.01
 """How likely the series' own outliers may explain the points at its end before the end is taken for a step."""
 
@@ -26,8 +29,7 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
     near = max(found.sd, 1e-12) if found.modes is None else found.wander
     for k in (TAIL, 1):
         calm = z[max(last, z.size - k - NEAR) : z.size - k]
-        share = (max(found.outliers - k, 0) + 0.1) / (z.size + 10.0)
-        if calm.size < 3 or share**k > CHANCE:
+        if calm.size < 3 or not beyond_chance(k, found.outliers, z.size):
             continue
         level = median(calm) + found.slope * 0.5 * (calm.size + k)
         away = z[z.size - k :] - level
@@ -35,12 +37,25 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
         alone = float(np.min(np.sign(delta) * away))
         if abs(delta) < found.floor or alone < max(3.0 * near, 0.5 * abs(delta)):
             continue
+        if found.modes is None and np.sign(delta) * (float(z[z.size - k]) - median(calm[-BESIDE:])) < ABRUPT * abs(
+            delta
+        ):
+            continue
         sd = near if found.modes else _roaming(z, near)
         error = sd * math.sqrt(1.0 / k + 1.25 / calm.size)
         if alone >= 3.0 * sd and abs(delta) > TAIL_THRESHOLD * (1.0 + 3.0 / calm.size) * error:
             at = z.size - k
             return [Step(at, abs(delta) / error, delta, error, level, level + delta, calm.size, k)]
     return []
+
+
+def beyond_chance(points: int, outliers: int, n: int) -> bool:
+    """Whether so many odd points together are more than the series' own outliers would give at one place.
+
+    ``outliers`` of n points were found in all, these among them.
+    """
+    share = (max(outliers - points, 0) + 0.1) / (n + 10.0)
+    return bool(share**points <= CHANCE)
 
 
 def _roaming(z: Floats, sd: float) -> float:

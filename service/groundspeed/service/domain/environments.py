@@ -120,27 +120,18 @@ def collapse(changes: Iterable[FacetChange]) -> tuple[str, ...]:
     >>> collapse(lost)
     ('node gpu0 … gpu7.persistence: True → False',)
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for change in changes:
         device, _, name = change.name.rpartition(".")
-        text = str(change)
-        head = f"{change.layer} {change.name}"
-        rest = text.removeprefix(head)
-        if device.startswith("gpu") and device[3:].isdigit():
-            found.setdefault((f"{change.layer} {{}}.{name}", rest), []).append(device)
-        else:
-            found.setdefault((head, rest), [])
-    return tuple(form.format(_range(devices)) + rest for (form, rest), devices in found.items())
+        rest = str(change).removeprefix(f"{change.layer} {change.name}")
+        own = device.startswith("gpu") and device[3:].isdigit()
+        place = (change.layer, f".{name}", rest) if own else (change.layer, change.name, rest)
+        found.setdefault(place, []).extend([device] if own else [])
+    return tuple(f"{layer} {_range(devices)}{name}{rest}" for (layer, name, rest), devices in found.items())
 
 
 def _range(devices: list[str]) -> str:
-    return (
-        devices[0]
-        if len(devices) < 2
-        else f"{devices[0]} … {devices[-1]}"
-        if len(devices) > 2
-        else " and ".join(devices)
-    )
+    return " … ".join((devices[0], devices[-1])) if len(devices) > 2 else " and ".join(devices)
 
 
 def _by_key(facets: Iterable[Facet]) -> Mapping[tuple[Layer, str], Facet]:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from groundspeed.service.domain.analyse import Analysis, Demand, Step, analyse
-from groundspeed.service.domain.ends import end_steps
+from groundspeed.service.domain.ends import beyond_chance, end_steps
 from groundspeed.service.domain.history import Stretch
 from groundspeed.service.domain.replicates import FIND_ALPHA, between_process, contrast, judge
 from groundspeed.service.domain.robust import LARGEST_LOG, is_log_scale, median
@@ -122,8 +122,17 @@ def _examine_short(
         return Examination(z, scale, (), None, floor)
     threshold = config.threshold(z.size)
     found = analyse_short(z, stretch.count.astype(float), threshold, floor, sd, stretch.boundaries())
-    steps = [*found.steps, *end_steps(z, found)]
+    steps = [*(s for s in found.steps if _borne(s, stretch, found.outliers)), *end_steps(z, found)]
     return Examination(z, scale, tuple(_judge(steps, stretch, z, floor, sd, config)), found, floor)
+
+
+def _borne(step: Step, stretch: Stretch, outliers: int) -> bool:
+    """Not resting on one process at the first or last point where the series has outliers elsewhere too."""
+    n = stretch.size
+    alone = 0 if step.at == 1 else n - 1 if step.at == n - 1 else None
+    if alone is None or n < 2 * FEWEST or stretch.count[alone] > 1:
+        return True
+    return beyond_chance(1, outliers + 1, n)
 
 
 def _judge(

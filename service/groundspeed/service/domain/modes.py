@@ -18,6 +18,9 @@ HALF_OF_DIFFERENCE = 0.9539
 SWITCH_SHARE = 0.15
 """Fewer neighbours than this a mode apart: outliers, not modes."""
 MIN_POINTS = 40
+BANDWIDTH = 0.7
+"""Width of the kernel in spreads of a mode."""
+OUTLYING_DENSITY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,10 @@ def _place(z: Floats, a: int, p: int, b: int, modes: Modes) -> int:
 
 
 def _log_density(at: Floats, values: Floats, spread: float) -> Floats:
-    """Logarithm of the share of values within two spreads, with a floor for outliers."""
-    ordered = np.sort(values)
-    inside = np.searchsorted(ordered, at + 2.0 * spread) - np.searchsorted(ordered, at - 2.0 * spread)
-    density: Floats = np.log(inside / ordered.size + 0.02)
+    """Logarithm of a kernel density (in units of one over the spread), with a floor for outliers."""
+    away = (at[:, None] - values[None, :]) * (1.0 / (BANDWIDTH * spread))
+    away *= away
+    away *= -0.5
+    np.exp(away, out=away)
+    density: Floats = np.log(away.mean(axis=1) + OUTLYING_DENSITY)
     return density

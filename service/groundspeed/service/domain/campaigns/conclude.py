@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from groundspeed.service.domain.campaigns.evidence import Evidence
-from groundspeed.service.domain.fleet.cells import FleetData, Floats, cells
+from groundspeed.service.domain.fleet.cells import Bools, FleetData, Floats, cells
 from groundspeed.service.domain.fleet.effects import node_changes
 from groundspeed.service.domain.fleet.outliers import Outlier, outliers
 from groundspeed.service.domain.fleet.verdict import FleetConfig, FleetVerdict, MetricVerdict, judge
@@ -116,7 +116,7 @@ def conclude(evidence: Evidence, facts: Sequence[NodeFacts], config: FleetConfig
         metrics=verdict.metrics,
         counted=tuple(f.name for f, yes in zip(facts, counted, strict=True) if yes),
         left_out=left_out,
-        disagreements=_disagreements(verdict, evidence, names),
+        disagreements=_disagreements(verdict, evidence, names, counted),
         odd=tuple(
             odd
             for one in verdict.outliers
@@ -161,12 +161,22 @@ def _why_not(facts: NodeFacts, common: tuple[str, ...]) -> str:
     return ""
 
 
-def _disagreements(verdict: FleetVerdict, evidence: Evidence, names: Sequence[str]) -> tuple[Disagreement, ...]:
+def _disagreements(
+    verdict: FleetVerdict, evidence: Evidence, names: Sequence[str], counted: Bools
+) -> tuple[Disagreement, ...]:
+    """Nodes that are worse by more than the margin, and by more than that worse than the middle of the others.
+
+    Where all became worse alike no node disagrees: that is the fleet's own effect.
+    """
     margins = evidence.data.margins
-    return tuple(
-        Disagreement(evidence.nodes[node], names[metric], math.expm1(change), float(margins[metric]))
-        for node, metric, change in sorted(verdict.bad_nodes, key=lambda bad: -bad[2])
-    )
+    change, _, _ = node_changes(cells(evidence.data), evidence.data.node, counted=counted.astype(float))
+    found = []
+    for node, metric, worse in sorted(verdict.bad_nodes, key=lambda bad: -bad[2]):
+        others = np.delete(change[:, metric], node)
+        others = others[np.isfinite(others)]
+        if not others.size or worse - float(np.median(others)) > math.log1p(margins[metric]):
+            found.append(Disagreement(evidence.nodes[node], names[metric], math.expm1(worse), float(margins[metric])))
+    return tuple(found)
 
 
 def _is_standing(one: Outlier, verdict: FleetVerdict, data: FleetData) -> bool:

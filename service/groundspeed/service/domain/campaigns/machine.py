@@ -60,6 +60,8 @@ class NodeView:
     measured_why: str = ""
     hook: HookState = ""
     hook_why: str = ""
+    repaired: bool = False
+    """It was measured with settings lost, and they are back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,12 @@ def _measuring(node: NodeView, _phase: int, rules: Rules) -> Move | None:
     return None
 
 
+def _measured(node: NodeView, _phase: int, _rules: Rules) -> Move | None:
+    if node.repaired and node.environment == "wanted" and node.fresh and not node.hygiene:
+        return Move(node.name, "measuring", "its settings are back: it is measured again")
+    return None
+
+
 def _reverting(node: NodeView, _phase: int, rules: Rules) -> Move | None:
     if node.environment == "same" and node.fresh and node.hook != "asked":
         return Move(node.name, "again")
@@ -173,6 +181,7 @@ _STEPS = {
     "upgrading": _upgrading,
     "lost": _lost,
     "measuring": _measuring,
+    "measured": _measured,
     "reverting": _reverting,
     "again": _again,
 }

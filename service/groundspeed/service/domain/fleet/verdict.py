@@ -148,10 +148,10 @@ def _answer(
 ) -> tuple[Answer, str]:
     if effect.nodes < 3:
         return "not-enough-evidence", f"{effect.nodes} nodes were measured on both sides; at least 3 are needed"
-    if _share_at_least(bad, effect.nodes, config.alpha) > config.bad_share:
-        return "no-go", f"{bad} of {effect.nodes} nodes are individually worse by more than {margin:.2%}"
     if p <= config.alpha and worse >= margin:
         return "no-go", f"worse by {worse:.2%} over {effect.nodes} nodes, at least the margin of {margin:.2%}"
+    if _share_at_least(bad, effect.nodes, config.alpha) > config.bad_share:
+        return "no-go", f"{bad} of {effect.nodes} nodes are individually worse by more than {margin:.2%}"
     if high < margin:
         real = " (real, but within the margin)" if p <= config.alpha else ""
         return "go", f"worse by at most {high:.2%}{real}, the margin is {margin:.2%}"

@@ -17,6 +17,7 @@ from groundspeed.service.usecases import jobs
 from groundspeed.service.usecases.campaigns import state, step
 from groundspeed.service.usecases.campaigns.state import Loaded
 
+_ANY_S = 1e9
 _TOUCHED = frozenset({"draining", "upgrading"})
 
 
@@ -67,7 +68,7 @@ def resume(database: Database, name: str, now: datetime, *, actor: str, why: str
         campaign = loaded.campaign
         if campaign.state != "aborted":
             raise Conflict(f"Campaign {name!r} is {campaign.state}, not aborted.", "Only an aborted one is resumed.")
-        seen = state.views(session, loaded, now, float("inf"))
+        seen = state.views(session, loaded, now, _ANY_S)
         over = machine.phase_over(seen, campaign.phase)
         # At the end of a phase a person has looked at what stopped it: held, and approved as any other hold point.
         campaign.state = "held" if over else "running"

@@ -126,6 +126,7 @@ def _view(session: Session, loaded: Loaded, part: CampaignNode, busy: bool, now:
         measured_why=why,
         hook=part.hook.get("state", ""),
         hook_why=part.hook.get("why", ""),
+        repaired=bool(part.lost) and not side_effects(before, here, loaded.campaign.wanted)[0],
     )
 
 

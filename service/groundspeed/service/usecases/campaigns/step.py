@@ -41,9 +41,23 @@ def step(database: Database, campaign_id: int, now: datetime, silent_s: float) -
         moved = _nodes(session, loaded, now, silent_s)
         if loaded.campaign.state == "running" and not moved:
             moved += _phase(session, loaded, now, silent_s)
-        elif moved and loaded.campaign.state in {"done", "aborted"}:
-            report.judge(session, loaded, now)  # a node was rolled back after the end
+        elif moved and loaded.campaign.state != "running":
+            _look_again(session, loaded, now, silent_s)
         return moved
+
+
+def _look_again(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> None:
+    """Something has changed while the campaign stood still: a lost node is back, settings are, one was rolled back."""
+    campaign = loaded.campaign
+    seen = state.views(session, loaded, now, silent_s)
+    if campaign.phase == machine.BASELINE or not machine.phase_over(seen, campaign.phase):
+        return
+    findings = report.judge(session, loaded, now)
+    if campaign.state == "held":
+        decision = machine.decide(seen, _notes(loaded, seen), campaign.phase, findings, state.rules(campaign))
+        gone = ("nothing of what it was held for is left: approve it to go on",)
+        campaign.reason = "\n".join(gone if decision.kind == "next" else decision.reasons)
+        session.add(campaign)
 
 
 def _nodes(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> int:

@@ -86,8 +86,9 @@ bench-gate: $(VENV)/.test ## Error rates and power of the gate by simulation; dr
 
 .PHONY: bench-detection bench-gate
 
-bench-web: $(VENV)/.test web ## Server time, first paint, bytes and heap of the pages on large histories
-	@$(BIN)/python tests/bench/web $(COMMITS) $(SERIES)
+bench-web: $(VENV)/.test web ## One new result and the pages beside asv's: COMMITS, BENCHMARKS, MACHINES, SERIES set the size
+	@$(BIN)/python tests/bench/web $(if $(COMMITS),--commits $(COMMITS)) $(if $(BENCHMARKS),--benchmarks $(BENCHMARKS)) \
+	  $(if $(MACHINES),--machines $(MACHINES)) $(if $(SERIES),--series $(SERIES))
 
 .PHONY: bench-web
 

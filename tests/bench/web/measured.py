@@ -1,0 +1,101 @@
+"""Time, memory and bytes of what runs: a command, a server's answer, a page in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from playwright.sync_api import Browser
+
+TURNS = 15
+CONTEXTS = 5
+_WRAPPER = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, flush=True)
+sys.exit(code)
+"""
+_PAINT = """() => new Promise(done => requestAnimationFrame(() => setTimeout(() => {
+  const paint = performance.getEntriesByName('first-contentful-paint')[0];
+  const moved = performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'));
+  done([paint ? paint.startTime : -1, performance.memory.usedJSHeapSize, moved.reduce((sum, e) => sum + e.transferSize, 0)]);
+}, 50)))"""
+_READY = """([selector, least]) => new Promise((done, fail) => {
+  const end = performance.now() + 60000;
+  const look = () => {
+    if (document.querySelectorAll(selector).length >= least) done(performance.now());
+    else if (performance.now() > end) fail(new Error('never ready: ' + selector));
+    else setTimeout(look, 4);
+  };
+  look();
+})"""
+
+
+class Command(NamedTuple):
+    wall_s: float
+    cpu_s: float
+    peak_mb: int
+
+
+class Shown(NamedTuple):
+    """First contentful paint and ready to be used (ms from the start of navigation), heap, bytes moved: medians, and of
+    the times also the best, which a busy machine disturbs least.
+    """
+
+    paint_ms: float
+    paint_best_ms: float
+    ready_ms: float
+    ready_best_ms: float
+    heap_mb: float
+    moved_kb: float
+
+
+def command(words: list[str], folder: Path) -> Command:
+    """Wall and CPU seconds and the largest resident set of a command with its children. Ends the run when it fails."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", _WRAPPER, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words[:5])} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Command(time.monotonic() - began, cpu, int(done.stdout.strip().splitlines()[-1]) // 1024)
+
+
+def server(http: httpx.Client, path: str) -> tuple[float, float, int]:
+    """(median and best milliseconds from request to the whole answer, bytes as sent) after a first turn; over loopback."""
+    http.get(path).raise_for_status()
+    times = []
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        reply = http.get(path)
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times), min(times), int(reply.headers.get("content-length", len(reply.content)))
+
+
+def page(browser: Browser, url: str, ready: str, least: int = 1) -> Shown:
+    """A page in fresh contexts with empty caches; ready when ``least`` elements match ``ready``."""
+    found: list[list[Any]] = []
+    for _ in range(CONTEXTS):
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        tab = context.new_page()
+        tab.goto(url)
+        at = tab.evaluate(_READY, [ready, least])
+        paint, heap, moved = tab.evaluate(_PAINT)
+        found.append([paint, at, heap / 1e6, moved / 1e3])
+        context.close()
+    paint, ready_at, heap, moved = ([row[i] for row in found] for i in range(4))
+    middle = statistics.median
+    return Shown(middle(paint), min(paint), middle(ready_at), min(ready_at), middle(heap), middle(moved))
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, default=lambda item: item._asdict())

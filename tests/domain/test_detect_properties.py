@@ -43,6 +43,28 @@ def test_the_unit_does_not_matter(y, power):
 
 
 @FAST
+@given(histories(), st.floats(1e-9, 1e9))
+def test_any_other_unit_gives_the_same_changes(y, factor):
+    """Seconds or hours: the same places, and ratios but for rounding."""
+    a, b = detect(series(y)), detect(series(y * factor))
+    assert told(a) == told(b)
+    assert [c.ratio for c in a.change_points] == pytest.approx([c.ratio for c in b.change_points], rel=1e-6)
+
+
+@FAST
+@given(st.integers(0, 60), st.integers(0, 10_000))
+def test_permuting_equal_points_changes_nothing(n, seed):
+    """Points that read the same may come in any order: only values and their places count."""
+    r = np.random.default_rng(seed)
+    y = r.choice([1.0, 1.1], n)
+    order = np.arange(n)
+    for value in (1.0, 1.1):
+        same = np.nonzero(y == value)[0]
+        order[same] = r.permutation(same)
+    assert detect(series(y[order])).change_points == detect(series(y)).change_points
+
+
+@FAST
 @given(histories())
 def test_direction_only_names_the_change(y):
     """Where lower is better a rise is a regression, where higher is better an improvement, at the same places."""

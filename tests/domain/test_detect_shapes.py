@@ -163,6 +163,53 @@ def test_points_out_of_order_are_refused():
         detect(SeriesData("s", -1, "time", (Point(3, (1.0,)), Point(2, (1.0,)))))
 
 
+@pytest.mark.parametrize("tick", [0.01, 0.02])
+def test_a_coarse_timer_that_flips_by_chance_is_no_step(tick):
+    """Noise under one tick reads the same most of the time: four flips in a row mean nothing, a real step shows."""
+    alarms = 0
+    for seed in range(20):
+        y = values(1000, [(600, 1.08)], 0.004, seed, level=1.004)
+        found = detect(series(np.maximum(np.round(y / tick), 1) * tick))
+        places = [c.x_after for c in found.change_points]
+        assert any(abs(x - 600) <= 1 for x in places)
+        alarms += len(places) - 1
+    assert alarms <= 1
+
+
+def test_a_rare_mode_that_comes_in_a_row_by_chance_is_no_step():
+    """A sixth of the points lies 4 % higher, too near to be told apart: runs of them are expected, and are not told."""
+    alarms = 0
+    for seed in range(12):
+        r = np.random.default_rng(seed)
+        y = values(3000, (), 0.009, seed) * np.where(r.random(3000) < 0.16, 1.045, 1.0)
+        alarms += len(detect(series(y)).change_points)
+    assert alarms <= 2
+
+
+def test_a_step_that_was_undone_four_commits_later_is_told():
+    """The same four points in a series that has no others like them are a step and its fix."""
+    found = detect(series(values(400, [(200, 1.06), (204, 1 / 1.06)], 0.009, 1)))
+    assert [c.x_after for c in found.change_points] == [200, 204]
+
+
+def test_growth_up_to_the_end_is_no_step_at_the_end():
+    """Points that grow ever faster have no step at the last two of them; one that jumps there has."""
+    curve = np.exp(np.linspace(0.0, 1.0, 100) ** 6 * 0.4) * values(100, (), 0.001, 3)
+    assert [c.x_after for c in detect(series(curve)).change_points if c.x_after >= 97] == []
+    flat = values(100, [(98, 1.1)], 0.001, 3)
+    assert [(c.x_after, c.provisional) for c in detect(series(flat)).change_points] == [(98, True)]
+
+
+def test_in_a_few_points_one_outlier_at_the_end_is_one_more_outlier():
+    """Where the series has shown an outlier before, a last point far off is no step; where not, it is provisional."""
+    calm = values(27, (), 0.02, 4)
+    end = calm.copy()
+    end[-1] *= 2.0
+    assert [(c.x_after, c.provisional) for c in detect(series(end)).change_points] == [(26, True)]
+    end[9] *= 1.5
+    assert detect(series(end)).change_points == ()
+
+
 @pytest.mark.parametrize("shape", ["plain", "noisy", "heavy"])
 def test_false_steps_are_as_rare_as_configured(shape):
     """Over 60,000 points of plain noise there is at most one false firm step per 10,000 points."""

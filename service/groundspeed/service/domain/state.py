@@ -10,7 +10,7 @@ import numpy as np
 from groundspeed.service.domain.findings import ChangePoint, EnvironmentEffect, NoiseLedger
 from groundspeed.service.domain.history import EMPTY, Stretch
 
-DETECTOR_VERSION = "1"
+DETECTOR_VERSION = "2"
 _HEADER = struct.Struct("<4sI")
 _MAGIC = b"GSD1"
 

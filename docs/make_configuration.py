@@ -35,6 +35,7 @@ SECTIONS = (
     ("[[suite]]", model.SuiteSection),
     ("[measure], also inside a suite as `measure`", model.MeasureSection),
     ("[[schedule]]", model.ScheduleSection),
+    ("[environment]", model.EnvironmentSection),
     ("[pull_request]", model.PullRequestSection),
     ("[github]", model.GitHubSection),
 )

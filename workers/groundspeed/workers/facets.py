@@ -6,6 +6,7 @@ import dataclasses
 import os
 import platform
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def merge(*groups: Iterable[v1.Facet]) -> tuple[v1.Facet, ...]:
             if known is None or (known.value is None and facet.value is not None):
                 found[facet.layer, facet.name] = facet
     return tuple(found.values())
+
+
+def choose(found: Iterable[v1.Facet], track: Iterable[str], info: Iterable[str]) -> tuple[v1.Facet, ...]:
+    """The facets with those that ``track`` names counting, and those that ``info`` names told for information only.
+
+    Names are patterns as of file names: ``gpu*.vbios``. What both name counts.
+    """
+    wanted, plain = tuple(track), tuple(info)
+    if not wanted and not plain:
+        return tuple(found)
+    return tuple(facet.model_copy(update={"tracked": _counts(facet, wanted, plain)}) for facet in found)
+
+
+def _counts(facet: v1.Facet, track: tuple[str, ...], info: tuple[str, ...]) -> bool:
+    if any(fnmatchcase(facet.name, pattern) for pattern in track):
+        return True
+    return facet.tracked and not any(fnmatchcase(facet.name, pattern) for pattern in info)
 
 
 def basic_facets() -> tuple[v1.Facet, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from queue import Empty, Queue
 
 from groundspeed.service.wire import v1
-from groundspeed.workers import facets, hygiene, sandbox
+from groundspeed.workers import facets, hygiene, sandbox, system
 from groundspeed.workers.address import own_address
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull, Stopped
@@ -137,7 +137,9 @@ class WorkerNode:
             attempt.end("shutdown")
         try:
             with attempt:
-                finish = JobRun(self._node, slot, attempt, job, self._facets()).run()
+                finish = JobRun(
+                    self._node, slot, attempt, job, facets.choose(self._facets(), job.track, job.info)
+                ).run()
             if finish is not None:
                 self._finish(attempt_id, finish)
         finally:
@@ -262,7 +264,8 @@ class WorkerNode:
 
     def _facets(self) -> tuple[v1.Facet, ...]:
         stack = facets.stack_facets(self._node.stack, self._node.settings.stack)
-        return facets.merge(stack, hygiene.environment())
+        found = facets.merge(stack, hygiene.environment(), system.facets())
+        return facets.choose(found, self._node.settings.track_facets, self._node.settings.info_facets)
 
 
 def fingerprint(found: tuple[v1.Facet, ...]) -> str:

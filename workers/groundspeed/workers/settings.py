@@ -80,6 +80,10 @@ class WorkerSettings(BaseSettings):
     """Largest file that a benchmark may leave with its result."""
     credentials: dict[str, Credential] = Field(default_factory=dict, validation_alias=_shared("CREDENTIALS"))
     """By name, as JSON: {"name": {"password": "..."}}."""
+    track_facets: tuple[str, ...] = ()
+    """Facets of the environment that count though they would not, as JSON of patterns: ["gpu*.inforom"]."""
+    info_facets: tuple[str, ...] = ()
+    """Facets of the environment that are told for information only, as JSON of patterns: ["env.NCCL_DEBUG"]."""
     pass_env: tuple[str, ...] = ()
     """Names of further variables handed to trusted builds and benchmarks."""
     memory_limit_bytes: Annotated[int, Field(ge=0)] = 0

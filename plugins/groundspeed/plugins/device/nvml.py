@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p, create_string_buffer
 from typing import Any
 
+from groundspeed.plugins.device import nvml_facets
 from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
 from groundspeed.plugins.device.reasons import APPLICATION_CLOCKS
 
@@ -103,15 +104,20 @@ class Nvml:
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         found = []
+        links = nvml_facets.links(self, self._handles)
         for index, (uuid, handle) in enumerate(self._handles.items()):
             memory = self._memory(handle)
-            facts = {
+            facts: dict[str, Any] = {
                 "sm_mhz_max": self._number("nvmlDeviceGetMaxClockInfo", handle, c_int(_CLOCK_SM)),
                 "power_limit_w": _watts(self._number("nvmlDeviceGetEnforcedPowerLimit", handle)),
                 "vbios": self._text("nvmlDeviceGetVbiosVersion", handle),
                 "memory_bytes_per_s": self._memory_rate(handle),
                 "link_bytes_per_s": self._link_rate(handle),
             }
+            if own := {a if b == uuid else b: kind for (a, b), kind in links.items() if uuid in {a, b}}:
+                facts["links"] = own
+            if (numa := self._number("nvmlDeviceGetNumaNodeId", handle)) is not None:
+                facts["numa"] = numa
             model = self._text("nvmlDeviceGetName", handle) or "unknown NVIDIA device"
             found.append(DeviceInfo(index, uuid, model, memory.total if memory else 0, facts))
         return tuple(found)
@@ -235,22 +241,30 @@ class Nvml:
         if self._call("nvmlSystemGetCudaDriverVersion_v2", byref(cuda)):
             version = f"{cuda.value // 1000}.{cuda.value % 1000 // 10}"
             yield Facet("node", "gpu.driver_cuda", version, tracked=False)
-        for device in self.devices():
-            state = self.state(device.uuid)
-            prefix = f"gpu{device.index}"
-            yield Facet(
-                "node", f"{prefix}.vbios", device.facts.get("vbios"), "" if device.facts.get("vbios") else "not given"
-            )
-            yield _facet(f"{prefix}.power_limit_w", state.power_limit_w)
-            yield _facet(f"{prefix}.mig", state.mig)
-            yield _facet(f"{prefix}.persistence", state.persistence, tracked=False)
+        listed = self.devices()
+        for device in listed:
+            yield from nvml_facets.of_device(self, device, self.state(device.uuid))
+        if len(listed) > 1:
+            index = {device.uuid: device.index for device in listed}
+            yield nvml_facets.topology(nvml_facets.links(self, index), index)
+
+    # --- for nvml_facets ----------------------------------------------------------------------------------------------
+
+    def ask(self, name: str, uuid: str, *arguments: Any) -> str:
+        """Call a function on a device; why it failed, empty: it went well."""
+        return "" if self._call(name, self._handles[uuid], *arguments) else self._errors[name]
+
+    def ask_text(self, name: str, uuid: str) -> tuple[str | None, str]:
+        """Text that a function gives of a device, or None and why."""
+        text = self._text(name, self._handles[uuid])
+        return text, "" if text is not None else self._errors.get(name, "not given")
+
+    def ask_pair(self, name: str, one: str, other: str, *arguments: Any) -> str:
+        """As :meth:`ask`, on two devices."""
+        return "" if self._call(name, self._handles[one], self._handles[other], *arguments) else self._errors[name]
 
     def close(self) -> None:
         self._lib.nvmlShutdown()
-
-
-def _facet(name: str, value: Any, *, tracked: bool = True) -> Facet:
-    return Facet("node", name, None if value is None else str(value), "" if value is not None else "not given", tracked)
 
 
 def _watts(milliwatts: int | None) -> float | None:

@@ -150,8 +150,16 @@ class GitHubSection(Section):
     """Labels of these issues."""
 
 
+class EnvironmentSection(Section):
+    track: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
+    """Facets of node and stack that make an environment for this project though they would not: patterns."""
+    info: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
+    """Facets that are shown and make no environment for this project: patterns such as "env.NCCL_DEBUG"."""
+
+
 class ProjectConfig(Section):
     project: ProjectSection
+    environment: EnvironmentSection = EnvironmentSection()
     build: BuildSection = BuildSection()
     thresholds: dict[str, Fraction] = {}
     """Smallest relative change worth an alert, by kind of metric (time, rate, bytes, ratio, counter) or by metric."""

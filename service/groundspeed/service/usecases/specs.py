@@ -26,6 +26,8 @@ def job_spec(
         "trust": trust,
         "stack": str(checked.suite.requires.get("stack", "")),
         "devices": checked.plugin.needs.devices,
+        "track": list(config.environment.track),
+        "info": list(config.environment.info),
     }
 
 

@@ -240,6 +240,9 @@ class JobSpec(Wire):
     benchmarks: tuple[BenchmarkSpec, ...]
     trust: Trust = "trusted"
     stack: str = ""
+    track: tuple[str, ...] = ()
+    info: tuple[str, ...] = ()
+    """Patterns of facets that the project counts, and that it takes for information only."""
     devices: int = 0
     max_pairs: int = 0
     """For a job of two sides: pairs at most; the service says when enough. 0: a job of one side."""

@@ -5,8 +5,10 @@ This is the only place that reads the environment and wires the parts. Each proc
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from groundspeed.service.control.wiring import Parts
 
 
+GAVE_UP = 75
+"""As in ``control.main``, which is imported on use."""
+
+
 def main(arguments: list[str]) -> int:
     """Run one process; returns its exit status: 2 when it could not start, with the reason on standard error."""
     commands = {"api": run_api, "control": run_control, "beat": run_beat, "migrate": run_migrate}
@@ -27,10 +33,19 @@ def main(arguments: list[str]) -> int:
             raise Invalid("Which process?", f"Name one of: {', '.join(commands)}.")
         settings = Settings.load()
         logformat.configure(settings.log_level, settings.log_format)
-        return commands[arguments[0]](settings)
+        status = commands[arguments[0]](settings)
+        return status if status != GAVE_UP else _anew()
     except GroundspeedError as error:
         sys.stderr.write(f"groundspeed: {error}\n")
         return 2
+
+
+def _anew() -> int:
+    """Begin again as the same process, whoever supervises it; a signal meanwhile ends it cleanly."""
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda *_: sys.exit(0))
+    time.sleep(1.0)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - our own command line
 
 
 def run_api(settings: Settings) -> int:

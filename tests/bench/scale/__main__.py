@@ -1,7 +1,9 @@
 """`make bench-scale`: what the store does under load, each figure beside the floor it is held against.
 
+python tests/bench/scale                   all parts, one after another
 python tests/bench/scale ingest            results/s over HTTP on SQLite and PostgreSQL
 python tests/bench/scale dispatch          from a committed job to a worker, beside a no-op Celery task on the same Redis
+python tests/bench/scale series            a series of 5,000 points served, beside the bare query
 python tests/bench/scale nodes             1,000 simulated nodes and 20,000 jobs over HTTP
 python tests/bench/scale pages [--rows N]  page queries at 100,000 and at N results (default 10 million)
 """
@@ -12,81 +14,115 @@ import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from databases import PostgresServer  # noqa: E402 - found through the line above
 
+PARTS = ("ingest", "dispatch", "series", "nodes", "pages")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-scale", description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["ingest"])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=20_000)
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="gs-scale-"))
-    folder.chmod(0o755)
-    (folder / "pg").mkdir()
-    # As a server is run in earnest: every commit is on disk before it is answered. What only reads needs no such care.
-    earnest = "on" if "ingest" in options.parts else "off"
-    careful = dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes"), earnest)
-    server = PostgresServer(folder / "pg", {**careful, "shared_buffers": "512MB", "max_wal_size": "4GB"})
-    try:
-        server.start()
-        if "ingest" in options.parts:
-            _ingest(server, folder, options.turns)
-        if "dispatch" in options.parts:
-            _dispatch(server, folder)
-        if "nodes" in options.parts:
-            _nodes(server, folder, options.nodes, options.jobs)
-        if "pages" in options.parts:
-            import pages
-
-            pages.main(server, folder, options.rows)
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}")
+    parts = options.parts or PARTS
+    for part in PARTS:
+        if part in parts:
+            # As a server is run in earnest: a commit is on disk before it is answered. Reading needs no such care.
+            with _server(in_earnest=part == "ingest") as (server, folder):
+                _RUN[part](server, folder, options)
     return 0
 
 
-def _ingest(server: PostgresServer, folder: Path, turns: int) -> None:
+@contextmanager
+def _server(*, in_earnest: bool) -> Iterator[tuple[PostgresServer, Path]]:
+    folder = Path(tempfile.mkdtemp(prefix="gs-scale-"))
+    folder.chmod(0o755)
+    (folder / "pg").mkdir()
+    careful = dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes"), "on" if in_earnest else "off")
+    server = PostgresServer(folder / "pg", {**careful, "shared_buffers": "512MB", "max_wal_size": "4GB"})
+    try:
+        server.start()
+        yield server, folder
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _verdict(ratio: float, target: float) -> str:
+    return f"{ratio:>10.2f}" + ("" if ratio <= target else f"  over the target of {target:g}")
+
+
+def _ingest(server: PostgresServer, folder: Path, options: argparse.Namespace) -> None:
     import ingest
 
-    out = sys.stdout.write
-    out(f"{'engine':<12}{'batch':>6}{'service, results/s':>20}{'floor, results/s':>18}{'floor/service':>15}\n")
+    _say(f"{'ingest':<12}{'batch':>6}{'service, results/s':>20}{'floor, results/s':>18}{'ratio':>10}")
     for engine, url, floor_url in (
         ("sqlite", f"sqlite:///{folder}/service.db", f"sqlite:///{folder}/floor.db"),
         ("postgresql", server.create(), server.create()),
     ):
-        for rate in ingest.measure(engine, url, floor_url, folder, turns, singles=150, batches=15):
-            verdict = "" if rate.ratio <= ingest.TARGET else f"  (target {ingest.TARGET:g})"
-            out(
-                f"{rate.engine:<12}{rate.batch:>6}{rate.service:>20,.0f}{rate.floor:>18,.0f}{rate.ratio:>15.2f}{verdict}\n"
-            )
+        for rate in ingest.measure(engine, url, floor_url, folder, options.turns, singles=150, batches=15):
+            figures = f"{rate.engine:<12}{rate.batch:>6}{rate.service:>20,.0f}{rate.floor:>18,.0f}"
+            _say(figures + _verdict(rate.ratio, ingest.TARGET))
 
 
-def _dispatch(server: PostgresServer, folder: Path) -> None:
+def _dispatch(server: PostgresServer, folder: Path, _options: argparse.Namespace) -> None:
     import dispatch
 
-    sys.stdout.write(f"{'dispatch':<20}{'p50, ms':>10}{'p99, ms':>10}{'messages/s':>12}\n")
-    for one in dispatch.measure(server.create(), folder):
-        sys.stdout.write(f"{one.name:<20}{one.p50_ms:>10.2f}{one.p99_ms:>10.2f}{one.per_second:>12,.0f}\n")
+    floor, ours = dispatch.measure(server.create(), folder)
+    _say(f"\n{'dispatch':<24}{'p50, ms':>10}{'p99, ms':>10}{'messages/s':>12}")
+    for one in (floor, ours):
+        _say(f"{one.name:<24}{one.p50_ms:>10.2f}{one.p99_ms:>10.2f}{one.per_second:>12,.0f}")
+    for name, ratio in (("p50", ours.p50_ms / floor.p50_ms), ("messages/s", floor.per_second / ours.per_second)):
+        _say(f"{'ratio, ' + name:<24}{_verdict(ratio, dispatch.TARGET)}")
 
 
-def _nodes(server: PostgresServer, folder: Path, count: int, jobs: int) -> None:
+def _series(server: PostgresServer, folder: Path, _options: argparse.Namespace) -> None:
+    import series
+
+    for engine, url in (("sqlite", f"sqlite:///{folder}/series.db"), ("postgresql", server.create())):
+        _say(f"\n{f'5,000 points, {engine}':<28}{'p50, ms':>10}{'p99, ms':>10}{'bytes':>10}{'ratio':>10}")
+        floor, *served = series.measure(url, folder)
+        _say(f"{floor.name:<28}{floor.p50_ms:>10.1f}{floor.p99_ms:>10.1f}{floor.size:>10,}")
+        for one in served:
+            figures = f"{one.name:<28}{one.p50_ms:>10.1f}{one.p99_ms:>10.1f}{one.size:>10,}"
+            _say(figures + _verdict(one.p50_ms / floor.p50_ms, series.TARGET))
+
+
+def _nodes(server: PostgresServer, folder: Path, options: argparse.Namespace) -> None:
     import nodes
 
-    found = nodes.measure(server.create(), folder, count, jobs)
-    sys.stdout.write(
-        f"{found.nodes} nodes, {found.jobs} jobs: {found.done} done, {found.twice} twice, {found.seconds:.0f} s\n"
+    found = nodes.measure(server.create(), folder, options.nodes, options.jobs)
+    _say(
+        f"\n{found.nodes} nodes, {found.jobs} jobs: {found.done} done, {found.twice} twice, {found.seconds:.0f} s\n"
         f"processor time of the API a job: {found.scheduling_ms:.2f} ms to schedule (target {nodes.TARGET_MS:g}), "
         f"{found.with_results_ms:.2f} ms with a result taken in\n"
-        f"a claim takes {found.quantile_ms(0.5):.1f} ms (p50), {found.quantile_ms(0.99):.1f} ms (p99)\n"
+        f"a claim takes {found.quantile_ms(0.5):.1f} ms (p50), {found.quantile_ms(0.99):.1f} ms (p99)"
     )
 
+
+def _pages(server: PostgresServer, folder: Path, options: argparse.Namespace) -> None:
+    import pages
+
+    pages.main(server, folder, options.rows)
+
+
+_RUN = {"ingest": _ingest, "dispatch": _dispatch, "series": _series, "nodes": _nodes, "pages": _pages}
 
 if __name__ == "__main__":
     raise SystemExit(main())

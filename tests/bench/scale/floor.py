@@ -1,13 +1,16 @@
-"""The floor of ingest: a bare FastAPI route that reads the same message and does one Core insert of the same rows."""
+"""Floors: bare FastAPI routes. One reads the same message as ingest and does one Core insert of the same rows; the other
+runs the one query that a chart of a series needs and sends its rows.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from fastapi import FastAPI
-from sqlalchemy import Column, DateTime, Float, Integer, LargeBinary, MetaData, String, Table, insert
+from fastapi import FastAPI, Response
+from sqlalchemy import Column, DateTime, Float, Integer, LargeBinary, MetaData, String, Table, insert, text
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.samples import pack
@@ -36,7 +39,26 @@ def app() -> FastAPI:
     TABLE.metadata.create_all(db.engine)
     made = FastAPI()
     made.post("/runs")(_route(db))
+    made.get("/points/{series}")(_points(db))
     return made
+
+
+_POINTS = text(
+    "SELECT r.position, r.sha, r.committed_at, r.author, r.title, p.environment_id, p.value, p.spread, p.state, p.run_id "
+    "FROM result p JOIN revision r ON r.id = p.revision_id WHERE p.series_id = :series AND r.position IS NOT NULL "
+    "ORDER BY r.position"
+)
+
+
+def _points(db: Database) -> Callable[[int], Response]:
+    def points(series: int) -> Response:
+        with db.engine.connect() as connection:
+            rows = connection.execute(_POINTS, {"series": series}).all()
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns[2] = [str(at) for at in columns[2]]
+        return Response(json.dumps(columns), media_type="application/json")
+
+    return points
 
 
 def _route(db: Database) -> Callable[[RunBatch], Ack]:

@@ -101,27 +101,27 @@ def _post(port: int, path: str, bodies: list[bytes]) -> float:
 
 @contextmanager
 def _service(url: str, folder: Path) -> Iterator[int]:
-    port = _free_port()
+    port = free_port()
     settings = {
         "GROUNDSPEED_DATABASE_URL": url,
         "GROUNDSPEED_DATA_DIR": str(folder / "data"),
         "GROUNDSPEED_PORT": str(port),
         "GROUNDSPEED_LOG_LEVEL": "ERROR",
     }
-    with _process([sys.executable, "-m", "groundspeed.service", "api"], settings, port):
+    with process([sys.executable, "-m", "groundspeed.service", "api"], settings, port):
         yield port
 
 
 @contextmanager
 def _floor(url: str, folder: Path) -> Iterator[int]:
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--factory", "floor:app", "--port", str(port), "--no-access-log"]
-    with _process([*command, "--app-dir", str(HERE), "--log-level", "error"], {"FLOOR_DATABASE_URL": url}, port):
+    with process([*command, "--app-dir", str(HERE), "--log-level", "error"], {"FLOOR_DATABASE_URL": url}, port):
         yield port
 
 
 @contextmanager
-def _process(command: list[str], settings: dict[str, str], port: int) -> Iterator[None]:
+def process(command: list[str], settings: dict[str, str], port: int) -> Iterator[None]:
     process = subprocess.Popen(command, env=os.environ | settings)
     try:
         deadline = time.monotonic() + 60
@@ -139,7 +139,7 @@ def _process(command: list[str], settings: dict[str, str], port: int) -> Iterato
         process.wait(timeout=30)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ from groundspeed.workers.spool import Spool
 from groundspeed.workers.stack import discover
 
 _PR_SET_DUMPABLE = 4
+GAVE_UP = 75
+"""Exit status of a process that could not go on and would work again from its start (EX_TEMPFAIL)."""
 
 
 def run(settings: WorkerSettings | None = None) -> int:
@@ -43,7 +46,8 @@ def run(settings: WorkerSettings | None = None) -> int:
     try:
         settings = settings or WorkerSettings.load()
         with _folders(settings), _node(settings) as node:
-            return _serve(settings, node)
+            status = _serve(settings, node)
+        return status if status != GAVE_UP else _anew()
     except WorkerError as error:
         sys.stderr.write(f"groundspeed worker: {error}\n")
         return 2
@@ -141,8 +145,19 @@ def _serve(settings: WorkerSettings, node: WorkerNode) -> int:
     )
     with suppress(SystemExit):  # how Celery ends a worker
         worker.start()
+    if worker.exitcode:
+        logger.error("the broker went away at a bad moment: the worker begins again")
+        return GAVE_UP
     logger.info("stopped")
     return 0
+
+
+def _anew() -> int:
+    """Begin again as the same process, whoever supervises it; a signal meanwhile ends it cleanly."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    time.sleep(1.0)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - our own command line
 
 
 def _version() -> str:

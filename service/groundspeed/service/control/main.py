@@ -13,6 +13,8 @@ from groundspeed.service.db import migrate
 from groundspeed.service.settings import Settings
 
 log = logging.getLogger(__name__)
+GAVE_UP = 75
+"""Exit status of a process that could not go on and would work again from its start (EX_TEMPFAIL)."""
 CONCURRENCY = 4
 """Threads: a slow fetch of one repository must not hold up the analysis of another."""
 
@@ -20,8 +22,8 @@ CONCURRENCY = 4
 def run_control(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; what is in flight is finished or found again by the next tick.
 
-    Returns 1 when Celery gave up (it does when the broker goes away at a bad moment): whoever supervises this process
-    (``groundspeed up``, compose, systemd) starts it again, and the next tick finds what it left.
+    Returns ``GAVE_UP`` when Celery did, as it does when the broker goes away at a bad moment: the process is then to
+    begin anew, and the next tick finds what it left.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
@@ -52,8 +54,8 @@ def run_control(settings: Settings) -> int:
         relay.stop()
         parts.database.close()
     if worker.exitcode:
-        log.error("the control worker gave up; it is to be started again")
-        return 1
+        log.error("the control worker gave up: the broker went away at a bad moment")
+        return GAVE_UP
     return 0
 
 

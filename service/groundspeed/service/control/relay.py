@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
@@ -15,6 +16,8 @@ from groundspeed.service.usecases.outbox import Message
 
 log = logging.getLogger(__name__)
 _AT_ONCE = 500
+NOTED_WITHIN_S = 0.2
+"""Well below the age at which others take an unnoted message for one left behind (``outbox.LEFT_BEHIND``)."""
 
 
 class Relay(threading.Thread):
@@ -29,40 +32,48 @@ class Relay(threading.Thread):
         self._database = database
         self._waiting: SimpleQueue[list[Message] | None] = SimpleQueue()
         self._unhook: Callable[[], None] = lambda: None
+        self._sent: list[int] = []
+        self._since: float | None = None
+        """When the first of ``_sent`` was sent."""
 
     def start(self) -> None:
         self._unhook = outbox.on_commit(self._database, self._waiting.put)
         super().start()
 
     def run(self) -> None:
-        while (batch := self._waiting.get()) is not None:
+        while (batch := self._next()) is not None:
             try:
                 self._send(batch)
             except Exception as error:  # noqa: BLE001 - the broker or the database is away: the tick sends it later
                 log.warning("messages wait in the outbox: %s", error)
+        self._note()
 
-    def _send(self, batch: list[Message]) -> None:
-        sent: list[int] = []
+    def _next(self) -> list[Message] | None:
+        """What was committed next; empty when it is time to note what was sent, None at the end."""
         try:
-            while batch:
-                for message in batch:
-                    send(message.topic, message.payload)
-                    sent.append(message.id)
-                batch = self._more() if len(sent) < _AT_ONCE else []
-        finally:
-            if sent:
-                outbox.mark_sent(self._database, sent, datetime.now(UTC))
-
-    def _more(self) -> list[Message]:
-        """What came meanwhile, so that one statement notes it all."""
-        try:
-            batch = self._waiting.get_nowait()
+            return self._waiting.get(timeout=NOTED_WITHIN_S if self._sent else None)
         except Empty:
             return []
-        if batch is None:
-            self._waiting.put(None)
-            return []
-        return batch
+
+    def _send(self, batch: list[Message]) -> None:
+        try:
+            for message in batch:
+                send(message.topic, message.payload)
+                self._sent.append(message.id)
+        finally:
+            if self._sent and (not batch or len(self._sent) >= _AT_ONCE or self._overdue()):
+                self._note()
+            elif self._since is None:
+                self._since = time.monotonic()
+
+    def _overdue(self) -> bool:
+        return self._since is not None and time.monotonic() - self._since > NOTED_WITHIN_S
+
+    def _note(self) -> None:
+        """One statement for many: noting each by itself would cost as much as the commit it followed."""
+        sent, self._sent, self._since = self._sent, [], None
+        if sent:
+            outbox.mark_sent(self._database, sent, datetime.now(UTC))
 
     def stop(self) -> None:
         self._unhook()

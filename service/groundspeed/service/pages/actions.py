@@ -15,7 +15,7 @@ from groundspeed.service.api.routes.loaders import Db, small_id
 from groundspeed.service.api.routes.reach import project_of_path
 from groundspeed.service.errors import Invalid
 from groundspeed.service.pages.routing import PageRoute
-from groundspeed.service.usecases import jobs, regressions, requests
+from groundspeed.service.usecases import annotating, jobs, regressions, requests
 from groundspeed.service.usecases.views import findings, live
 
 Text = Annotated[str, Field(max_length=12_000)]
@@ -93,6 +93,21 @@ def triage_several(
         for one in chosen:
             regressions.set_state(db, one, form.action, now, actor=who.name)
     return _back(request, f"/projects/{slug}/regressions")
+
+
+class NoteForm(BaseModel):
+    """What happened at a commit, in a few words."""
+
+    title: Text = ""
+
+
+@router.post("/projects/{slug}/commits/{sha}/annotations")
+def annotate(
+    request: Request, slug: str, sha: str, form: Annotated[NoteForm, Form()], db: Db, who: Triager, now: Now
+) -> Response:
+    """A note that every graph of the project shows at this commit."""
+    annotating.annotate(db, slug, sha, form.title, now, actor=who.name)
+    return _back(request, f"/projects/{slug}/commits/{sha}")
 
 
 def _reach_job(db: Db, who: Operator, job_id: int) -> None:

@@ -45,6 +45,7 @@ def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
                 for c in refs.changes(session, changes)
             ),
             failures=tuple(run_row(run, suite, node, names) for run, suite, node in failed),
+            notes=tuple(event.title for event in reads.annotations_at(session, found.id or 0)),
         )
 
 

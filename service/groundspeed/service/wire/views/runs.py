@@ -48,6 +48,8 @@ class RevisionPage(View):
     results: tuple[RevisionResult, ...]
     changes: tuple[AffectedSeries, ...]
     failures: tuple[RunRow, ...]
+    notes: tuple[str, ...]
+    """What people wrote at it; graphs show them."""
 
 
 class ArtefactView(View):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
@@ -24,7 +24,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "testserver"})
 _FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip")
 
 
-def parts_of(request: Request) -> Parts:
+async def parts_of(request: Request) -> Parts:
     """What the application was made with."""
     parts: Parts = request.app.state.parts
     return parts
@@ -112,16 +112,28 @@ def _host(origin: str) -> str:
 PrincipalDep = Annotated[Principal, Depends(principal)]
 
 
-def needs(role: str, scope: str = "") -> Callable[[Principal], Principal]:
+def needs(role: str, scope: str = "") -> Callable[[Principal], Awaitable[Principal]]:
     """A dependency that lets only this role (or a higher one) through, and a narrowed token only with the scope."""
 
-    def check(who: PrincipalDep) -> Principal:
+    async def check(who: PrincipalDep) -> Principal:
         who.require(role, scope)
         return who
 
     return check
 
 
+async def _owner(who: PrincipalDep) -> Principal:
+    """A person for tokens of their own, an admin for all; a person's token does not make itself another one."""
+    if who.kind == "account":
+        who.require("viewer")
+        return who
+    who.require("admin")
+    if who.projects or who.account is not None:
+        raise Forbidden("This token has nothing to do with tokens.", "Sign in, and see your account.")
+    return who
+
+
+Owner = Annotated[Principal, Depends(_owner)]
 Worker = Annotated[Principal, Depends(needs("worker"))]
 Viewer = Annotated[Principal, Depends(needs("viewer"))]
 Triager = Annotated[Principal, Depends(needs("triager"))]
@@ -134,7 +146,7 @@ Id = Annotated[int, Path(ge=0, lt=2**31)]
 """A job's or a request's number."""
 
 
-def now() -> datetime:
+async def now() -> datetime:
     """The time of a request, read once at the edge."""
     return datetime.now(UTC)
 

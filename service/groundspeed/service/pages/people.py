@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from groundspeed.service.api.access import Admin, Id, Now, Viewer
+from groundspeed.service.api.access import Admin, Id, Now, Owner
 from groundspeed.service.api.auth.origin import same_origin
 from groundspeed.service.api.routes.loaders import Db
 from groundspeed.service.api.routes.people import end_token, make_token
@@ -34,7 +34,7 @@ class TokenForm(BaseModel):
 
 
 @router.post("/account/tokens")
-def make(request: Request, form: Annotated[TokenForm, Form()], db: Db, who: Viewer, now: Now) -> Response:
+def make(request: Request, form: Annotated[TokenForm, Form()], db: Db, who: Owner, now: Now) -> Response:
     """A new token, whose secret this one page shows."""
     asked = v.NewToken.model_validate(
         {
@@ -64,7 +64,7 @@ def _days(text: str) -> float | None:
 
 
 @router.post("/account/tokens/{token_id}/revoke")
-def revoke(token_id: Id, db: Db, who: Viewer, now: Now, back: Annotated[str, Form()] = "") -> Response:
+def revoke(token_id: Id, db: Db, who: Owner, now: Now, back: Annotated[str, Form()] = "") -> Response:
     end_token(db, token_id, who, now)
     return RedirectResponse("/accounts" if back == "accounts" else "/account", SEE_OTHER)
 

@@ -38,7 +38,7 @@ for _view in VIEWS:
         _endpoint(_view),
         name=f"page_{_view.load.__name__}",
         methods=["GET"],
-        dependencies=[Depends(needs(_view.role))],
+        dependencies=[Depends(needs(_view.role)), Depends(project_of_path)],
     )
 
 

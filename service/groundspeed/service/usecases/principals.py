@@ -11,7 +11,7 @@ ROLES = ("viewer", "triager", "operator", "admin")
 """Each may do what those before it may. ``worker`` stands apart: it speaks for one node and reads nothing."""
 
 SCOPES = {"read": "viewer", "triage": "triager", "results": "operator", "work": "operator", "admin": "admin"}
-"""What a token may be narrowed to, each with the least role that it is of use to."""
+"""What a token may be narrowed to, each with the least role that it is of use to. All but ``results`` may read, too."""
 
 _SCOPE_OF_ROLE = {"viewer": "read", "triager": "triage", "operator": "work", "admin": "admin"}
 
@@ -47,7 +47,8 @@ class Principal:
                 raise Unauthorized(f"This needs the role {role}.", "Sign in, or send a token.")
             raise Forbidden(f"This needs the role {role}, and {self.name} has {self.role}.", "Ask an admin for it.")
         needed = scope or _SCOPE_OF_ROLE[role]
-        if self.scopes and needed not in self.scopes:
+        enough = {"read", "triage", "work", "admin"} if needed == "read" else {needed}
+        if self.scopes and enough.isdisjoint(self.scopes):
             raise Forbidden(
                 f"This token is for {', '.join(self.scopes)} alone; this needs {needed}.", "Make a token with it."
             )

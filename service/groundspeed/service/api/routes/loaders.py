@@ -28,7 +28,7 @@ Cursor = Annotated[str, Query(max_length=20, pattern=r"^\d*$", description="next
 Position = Annotated[int | None, Query(ge=0, le=10**9)]
 
 
-def database(request: Request) -> Database:
+async def database(request: Request) -> Database:
     """The database that the application was made with."""
     db: Database = request.app.state.db
     return db

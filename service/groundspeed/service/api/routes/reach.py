@@ -42,7 +42,7 @@ def _slug_of(url: str) -> str:
     return parts[2] if len(parts) > 2 and parts[1] == "projects" else ""
 
 
-def project_of_path(request: Request, who: PrincipalDep) -> None:
+async def project_of_path(request: Request, who: PrincipalDep) -> None:
     """For routes whose path names the project."""
     slug = request.path_params.get("slug")
     if slug is not None:

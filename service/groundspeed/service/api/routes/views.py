@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from groundspeed.service.api.access import PrincipalDep, needs
 from groundspeed.service.api.routes import campaigns, exports, live, loaders, triage
-from groundspeed.service.api.routes.reach import within
+from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.wire import campaigns as w
 from groundspeed.service.wire import views as v
 
@@ -107,5 +107,5 @@ for _view in VIEWS:
         name=_view.load.__name__,
         summary=f"What the page {_view.page or _view.path} shows.",
         methods=["GET"],
-        dependencies=[Depends(needs(_view.role))],
+        dependencies=[Depends(needs(_view.role)), Depends(project_of_path)],
     )

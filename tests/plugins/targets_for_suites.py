@@ -116,3 +116,25 @@ def quantised_badly(device):
     inputs = torch.randn(4, 64)
     inputs[:, 0] = 0
     return {"model": model, "inputs": inputs}
+
+
+def forgetful_engine(device):
+    """Its cache loses the first token."""
+    from groundspeed.plugins.models import generation
+
+    parts = generation.gpt_small(device)
+    prefill = parts["prefill"]
+    return {**parts, "prefill": lambda cache, slot, tokens: prefill(cache, slot, tokens[1:] or tokens)}
+
+
+def slow_on_rank_1(device, rank):
+    import torch
+
+    model = torch.nn.Linear(8, 8)
+
+    def loss(model, batch):
+        if rank == 1:
+            time.sleep(0.05)
+        return model(batch).sum()
+
+    return {"model": model, "batch": torch.randn(2, 8), "loss": loss}

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import statistics
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.plugins.conftest import metric
 
-from groundspeed.plugins import attention, checks, kernel, loader_bottleneck, memory_bandwidth, roofline
+from groundspeed.plugins import (
+    attention,
+    checks,
+    generation,
+    kernel,
+    loader_bottleneck,
+    memory_bandwidth,
+    open_loop,
+    roofline,
+)
 from groundspeed.plugins.execution import execute
-from groundspeed.plugins.spi import WrongResult
+from groundspeed.plugins.spi import Context, WrongResult
 
 torch = pytest.importorskip("torch")
 HERE = "tests.plugins.targets_for_suites"
@@ -234,3 +244,158 @@ def test_int8_is_checked_against_fp32_and_a_model_that_breaks_is_wrong(here):
         if report.outcome != "ok":
             assert report.outcome == "unsupported"
             assert "needs" in report.evidence["message"] or "has no" in report.evidence["message"]
+
+
+def test_memory_by_phase_and_a_leak_is_told(here):
+    report = here("memory", f"{MODELS}.training:gpt_small", {"batch_size": 2})
+    assert report.outcome == "ok"
+    phases = {one.params["phase"]: one.values[0] for one in report.metrics if one.metric == "phase_peak"}
+    assert set(phases) == {"forward", "backward", "optimizer"}
+    assert max(phases.values()) == metric(report, "peak_allocated").values[0]
+    assert metric(report, "growth_per_step").values == (0.0,)
+    report = here("memory", f"{HERE}:leaking_training")
+    assert metric(report, "growth_per_step").values == (4096.0,)
+    assert "4096 bytes" in report.conditions["labels"]["leak"]
+
+
+def test_fp8_linear_layers_are_close_to_fp32_where_this_torch_can_multiply_them():
+    from groundspeed.plugins import modes
+
+    model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.Linear(48, 5))
+    changed = modes.with_fp8(model)
+    assert type(changed[0]) is not torch.nn.Linear
+    assert type(changed[1]) is torch.nn.Linear  # 5 is no multiple of 16
+    x = torch.randn(6, 32)
+    model.requires_grad_(False)
+    try:
+        answer = changed(x).detach()
+    except (RuntimeError, NotImplementedError) as error:
+        pytest.skip(f"this torch has no fp8 product on the CPU: {error}")
+    error = float((answer - model(x)).norm() / model(x).norm())
+    assert 1e-4 < error < modes.EIGHT_BITS_TOLERANCE
+    with pytest.raises(Exception, match="float8 units"):
+        modes.refuse_fp8("cpu")
+
+
+# --- serving and generation -------------------------------------------------------------------------------------------
+
+
+def test_arrivals_are_poisson_and_the_same_for_a_seed():
+    times = open_loop.poisson(100.0, 50.0, seed=3)
+    assert times == open_loop.poisson(100.0, 50.0, seed=3)
+    assert 4600 < len(times) < 5400
+    gaps = [b - a for a, b in pairwise(times)]
+    assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(1.0, abs=0.1)
+
+
+class Simulated:
+    """A clock that moves when somebody sleeps or serves."""
+
+    def __init__(self, service_s):
+        self.now, self.service_s = 0.0, service_s
+
+    def clock(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += max(seconds, 1e-9)
+
+    def answer(self, count):
+        self.now += self.service_s
+
+
+def simulate(arrivals, largest, delay, service, give_up=1e9):
+    world = Simulated(service)
+    return open_loop.serve(
+        arrivals, open_loop.Batching(largest, delay), world.answer, lambda _: None,
+        give_up_s=give_up, clock=world.clock, sleep=world.sleep,
+    )  # fmt: skip
+
+
+def test_latency_counts_from_the_schedule_and_batches_form_while_the_server_is_busy():
+    served = simulate([0.0, 0.1, 0.2, 0.3, 5.0], largest=4, delay=0.0, service=1.0)
+    assert served.batches == [1, 3, 1]
+    assert served.latency_s == pytest.approx([1.0, 1.9, 1.8, 1.7, 1.0])
+    served = simulate([0.0, 0.1, 0.2], largest=2, delay=0.5, service=1.0)
+    assert served.batches == [2, 1]
+    assert served.latency_s == pytest.approx([1.1, 1.0, 1.9])
+
+
+def test_the_simulated_queue_agrees_with_theory():
+    """M/D/1 at 70 % load: mean wait = rho / (2 (1 - rho)) service times (Pollaczek-Khinchine)."""
+    arrivals = open_loop.poisson(0.7, 60_000.0, seed=1)
+    served = simulate(arrivals, largest=1, delay=0.0, service=1.0)
+    wait = statistics.mean(served.latency_s) - 1.0
+    assert wait == pytest.approx(0.7 / (2 * 0.3), rel=0.1)
+
+
+def test_an_overloaded_server_is_told_and_the_highest_load_is_found():
+    served = simulate([index * 0.1 for index in range(100)], largest=1, delay=0.0, service=1.0, give_up=5.0)
+    assert served.overloaded
+    assert len(served.latency_s) < 10
+    assert open_loop.highest(lambda load: load <= 37.0, 10.0, steps=12) == pytest.approx(37.0, rel=0.04)
+    assert open_loop.highest(lambda _: False, 10.0, steps=12) == 0.0
+
+
+def test_serving_under_load(here):
+    params = {"batch_size": 4, "seconds": 0.15, "load": 100.0, "limit_s": 10.0}
+    report = here("serving", f"{MODELS}.inference:bert_small", params)
+    assert report.outcome == "ok", report.evidence
+    assert metric(report, "highest_load").values[0] > 0
+    assert "tail_from_few" in report.conditions["labels"]
+    assert not metric(report, "latency_p50").gate
+    report = here("serving", f"{HERE}:plain_callable", {"seconds": 0.1})
+    assert report.outcome == "unsupported"
+
+
+def test_generation_with_a_cache_agrees_with_the_whole_sequence(here):
+    params = {"requests": 6, "batch_size": 3}
+    report = here("generation", f"{MODELS}.generation:gpt_small", params)
+    assert report.outcome == "ok", report.evidence
+    assert len(metric(report, "time_to_first_token").values) == 6
+    assert metric(report, "token_rate").values[0] > 0
+    assert len(metric(report, "prefill_time").values) == 6
+    report = here("generation", f"{HERE}:forgetful_engine", params)
+    assert report.outcome == "wrong"
+    assert "through the cache" in report.evidence["message"]
+
+
+def test_requests_share_the_engine_and_give_their_places_back():
+    """Eight requests through two slots: never more than two under way, each with as many tokens as it wants."""
+    seen = []
+
+    class Counting:
+        vocabulary = 10
+
+        def start(self, slots, longest):
+            return set()
+
+        def prefill(self, cache, slot, tokens):
+            assert slot in {0, 1}
+            return torch.zeros(10)
+
+        def decode(self, cache, slots, tokens):
+            seen.append(len(slots))
+            return torch.zeros(len(slots), 10)
+
+    context = Context("cpu", {"batch_size": 2, "seed": 1}, None, Path(), lambda _: None)
+    trace = [generation.Request(0.0, 3, wanted) for wanted in (1, 2, 3, 4, 5, 1, 2, 3)]
+    found = generation.drive(Counting(), trace, context, 16)
+    assert max(seen) == 2
+    assert sorted(one.made for one in found.finished) == [1, 1, 2, 2, 3, 3, 4, 5]
+    assert all(one.done_s >= one.first_s > 0 for one in found.finished)
+
+
+# --- several ranks ----------------------------------------------------------------------------------------------------
+
+
+def test_collectives_and_a_slow_rank_in_training_are_told(here):
+    report = here("collectives", params={"max_bytes": 8192, "samples": 5, "seconds_per_size": 0.0})
+    assert report.outcome == "ok", report.evidence
+    assert {one.params["bytes"] for one in report.metrics} == {8192}
+    target = "tests.plugins.targets_for_suites:slow_on_rank_1"
+    report = here("distributed-training", target, {"seconds": 0.05, "batch_size": 2})
+    assert report.outcome == "ok", report.evidence
+    assert report.facts["straggler"] == 1
+    assert "rank 1 takes" in report.conditions["labels"]["straggler"]
+    assert {one.params["rank"] for one in report.metrics if one.metric == "rank_time"} == {0, 1}

@@ -12,7 +12,7 @@ import pytest
 from groundspeed.plugins.protocol import Limits
 from groundspeed.plugins.timing.clocks import Chunk, HostClock
 from groundspeed.plugins.timing.loop import Loop, quiet_collector
-from groundspeed.plugins.timing.memory_trace import running_peak
+from groundspeed.plugins.timing.memory_trace import Held, running_sums
 from groundspeed.plugins.timing.reference import NOMINAL_S, Reference, calibrated, python_work
 from groundspeed.plugins.timing.steady import SteadyTest
 from groundspeed.plugins.timing.stopping import StopRule, median_interval, relative_half_width
@@ -173,6 +173,15 @@ def test_the_collector_is_quiet_while_measuring_and_as_before_afterwards():
     assert gc.isenabled()
 
 
-def test_the_running_peak_of_allocations():
+def test_allocations_are_summed_between_marks():
     changes = [(1, 100), (2, 50), (3, -50), (4, 200), (5, -300)]
-    assert running_peak(changes, 3) == (300, 100)
+    held = running_sums(changes, [(3, "forward"), (4, "end")])
+    assert held.spans == [("start", 100, 150), ("forward", 300, 300), ("end", 0, 300)]
+    assert (held.setup, held.phase_peaks()) == (100, {"forward": 300})
+
+
+def test_growth_is_what_stays_after_each_step_and_one_odd_step_is_no_leak():
+    leaking = Held([("step", 1000 + 64 * n, 0) for n in range(8)])
+    assert leaking.growth() == 64
+    steady = Held([("step", 9000 if n == 5 else 1000, 0) for n in range(9)])
+    assert steady.growth() == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from groundspeed.plugins import axes
@@ -21,9 +21,11 @@ from groundspeed.plugins.spi import (
     ParamValue,
     Unsupported,
 )
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.targets import origin
 from groundspeed.plugins.timing.kernels import waiting_and_moving
 
+STRAGGLES = 0.1
 ENTRY = "groundspeed.plugins.distributed.train:entry"
 
 
@@ -64,6 +66,14 @@ class DistributedTraining:
                  "what a rank's kernels took longer than that, mean over ranks", clock="device", gate=False),
             time("exposed_communication_time", "communication while nothing else ran on the device",
                  "busy union - compute union", clock="device", gate=False),
+            Metric("exposed_communication_share", "1", Direction.LOWER, Kind.RATIO, clock="device", gate=False,
+                   description="of a step's time on the wall",
+                   formula="median exposed_communication_time / median step_time"),
+            time("rank_time", "a step of each rank at its own pace, without communication (DDP): tells a straggler",
+                 "between timing events under no_sync, the first left out", clock="wall", gate=False),
+            Metric("straggler_excess", "1", Direction.LOWER, Kind.RATIO, clock="wall", gate=False,
+                   description="by how much the slowest rank is slower than the others",
+                   formula="largest median rank_time / median of the others - 1"),
             Metric("peak_memory", "B", Direction.LOWER, Kind.BYTES, "largest of all ranks", "max_memory_allocated"),
         )  # fmt: skip
 
@@ -81,7 +91,10 @@ class DistributedTraining:
         yield Measured("samples_per_s", [world * batch / value for value in wall], where)
         yield Measured("scaling_efficiency", [once / statistics.median(wall)], where)
         if all("traced" in rank and not rank["traced"]["unavailable"] for rank in together.values()):
-            yield from traced(together, where)
+            yield from traced(together, where, statistics.median(wall))
+        own = {rank: events["alone"]["wall_s"] for rank, events in together.items() if "alone" in events}
+        if len(own) > 1:
+            yield from stragglers(own, where, context)
 
     def _ranks(self, context: Context, world: int) -> dict[int, dict[str, Any]]:
         """What each rank reported, by rank and event."""
@@ -95,12 +108,13 @@ class DistributedTraining:
         return found
 
 
-def traced(ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue]) -> Iterable[Measured]:
+def traced(ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue], wall_s: float) -> Iterable[Measured]:
     """Compute and communication apart, and waiting apart from moving, from every rank's device trace."""
     traces = {rank: events["traced"] for rank, events in ranks.items()}
     yield Measured("compute_time", [max(trace["compute_by_kernel_s"] for trace in traces.values())], where)
     exposed = [max(step) for step in zip(*(t["exposed_communication_s"] for t in traces.values()), strict=True)]
     yield Measured("exposed_communication_time", exposed, where)
+    yield Measured("exposed_communication_share", [statistics.median(exposed) / wall_s], where)
     steps = min(len(trace["communication_ns"]) for trace in traces.values())
     split = [
         waiting_and_moving(
@@ -113,6 +127,24 @@ def traced(ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue]) -> It
     yield Measured("communication_moving_time", moving, where)
     yield Measured("communication_waiting_time", waiting, where)
     yield Measured("peak_memory", [float(max(t["peak_bytes"] for t in traces.values()))], where)
+
+
+def stragglers(
+    own_s: Mapping[int, Sequence[float]], where: dict[str, ParamValue], context: Context
+) -> Iterable[Measured]:
+    """Each rank's own time, and the rank that is slower than the others as a label and a fact."""
+    for rank, values in own_s.items():
+        yield Measured("rank_time", values, {**where, "rank": rank})
+    medians = {rank: statistics.median(values) for rank, values in own_s.items()}
+    slowest = max(medians, key=lambda rank: medians[rank])
+    others = statistics.median(value for rank, value in medians.items() if rank != slowest)
+    excess = medians[slowest] / others - 1
+    yield Measured("straggler_excess", [excess], where)
+    if excess > STRAGGLES:
+        context.facts["straggler"] = slowest
+        context.labels["straggler"] = (
+            f"rank {slowest} takes {excess:.0%} longer for a step of its own than the others: {hint('straggler')}"
+        )
 
 
 PLUGIN = DistributedTraining()

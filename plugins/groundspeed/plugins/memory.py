@@ -9,6 +9,9 @@ from groundspeed.plugins import tasks
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param
 from groundspeed.plugins.timing.memory_trace import trace_memory
 
+LEAK_BYTES = 256
+"""More growth a step than a counter or two: told as a leak."""
+
 
 class Memory:
     """Self-timed: a few steps under a recording of the allocator, nothing is timed."""
@@ -21,7 +24,7 @@ class Memory:
     params: tuple[Param, ...] = (
         Param("mode", "str", "training", choices=("training", "inference"), description="what the target is"),
         Param("batch_size", "int", 8, minimum=1, description="passed to the factory when it takes batch_size"),
-        Param("steps", "int", 3, minimum=2, maximum=1000, series=False, description="steps recorded"),
+        Param("steps", "int", 6, minimum=3, maximum=1000, series=False, description="steps recorded"),
         Param(
             "threads", "int", 0, minimum=0, description="torch's CPU threads; 0: 1 on CPU, torch's choice beside a GPU"
         ),
@@ -38,6 +41,15 @@ class Memory:
             size("setup_allocated", "bytes allocated once model and optimiser stand, before a step", "as above"),
             size("peak_reserved", "most bytes that the caching allocator took from the device", "max_memory_reserved",
                  gate=False),
+            size("phase_peak", "most bytes handed out within a phase of a step (forward, backward, optimizer), where "
+                 "the target returns its parts", "peak between the phase's ends, the largest of all steps", gate=False),
+            size("growth_per_step", "bytes that stay allocated from step to step: more than 0 is a leak",
+                 "slope through the bytes held at the end of each step after the second (Theil-Sen)", gate=False),
+            size("device_used", "bytes in use on the device, context and other libraries included",
+                 "management library, after the last step", gate=False),
+            Metric("fragmentation", "1", Direction.LOWER, Kind.RATIO, gate=False,
+                   description="share of what the caching allocator took that it could not hand out at its peak",
+                   formula="1 - peak_allocated / peak_reserved"),
             size("host_peak", "largest resident set, libraries included", "getrusage ru_maxrss", gate=False),
         )  # fmt: skip
 
@@ -48,6 +60,14 @@ class Memory:
         yield Measured("setup_allocated", [float(trace.setup_allocated)])
         if trace.peak_reserved is not None:
             yield Measured("peak_reserved", [float(trace.peak_reserved)])
+            yield Measured("fragmentation", [max(0.0, 1 - trace.peak_allocated / max(trace.peak_reserved, 1))])
+        for phase, peak in trace.phase_peaks.items():
+            yield Measured("phase_peak", [float(peak)], {"phase": phase})
+        yield Measured("growth_per_step", [trace.growth])
+        if trace.growth > LEAK_BYTES:
+            context.labels["leak"] = f"{trace.growth:.0f} bytes more are held after every step: tensors are kept alive"
+        if trace.device_used is not None:
+            yield Measured("device_used", [float(trace.device_used)])
         yield Measured("host_peak", [float(trace.host_peak)])
 
 

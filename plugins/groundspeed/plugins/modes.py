@@ -10,17 +10,19 @@ from groundspeed.plugins import axes, targets
 from groundspeed.plugins.spi import Param, ParamValue, Unsupported, WrongResult
 from groundspeed.plugins.tasks import InferenceTask
 
-MODES = ("eager", "compile", "graph", "int8", "onnxruntime", "tensorrt")
+MODES = ("eager", "compile", "graph", "int8", "fp8", "onnxruntime", "tensorrt")
 INFERENCE_AXES = (
     axes.PRECISION,
     Param("mode", "str", "eager", choices=MODES,
-          description="graph: CUDA graph replay; int8: dynamic quantisation of linear layers (CPU)"),
+          description="graph: CUDA graph replay; int8 (CPU) and fp8 (GPU): linear layers, scaled per call"),
     axes.CHANNELS_LAST,
     Param("tolerance", "float", 0.0, minimum=0.0, series=False,
           description="largest relative error against fp32 eager; 0: by precision and mode"),
 )  # fmt: skip
+EIGHT_BITS = frozenset({"int8", "fp8"})
 TOLERANCE = {"own": 1e-3, "fp32": 1e-4, "tf32": 5e-3, "fp16": 2e-2, "bf16": 6e-2}
-INT8_TOLERANCE = 0.15
+EIGHT_BITS_TOLERANCE = 0.15
+"""Of int8 and fp8: three significant bits in every product."""
 
 
 def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -> InferenceTask:
@@ -43,7 +45,7 @@ def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) ->
 
     if mode == "graph":
         request = graphed(request, inputs, task)
-    limit = float(params["tolerance"]) or (INT8_TOLERANCE if mode == "int8" else TOLERANCE[precision])
+    limit = float(params["tolerance"]) or (EIGHT_BITS_TOLERANCE if mode in EIGHT_BITS else TOLERANCE[precision])
     stated = task.check
 
     def check() -> None:
@@ -99,6 +101,9 @@ def runner(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -
         model = torch.compile(model)
     elif mode == "int8":
         model = quantised(model, device)
+    elif mode == "fp8":
+        refuse_fp8(device)
+        model = with_fp8(model)
     elif mode == "onnxruntime":
         return onnx_runner(task, device)
     elif mode == "tensorrt":
@@ -117,6 +122,53 @@ def quantised(model: Any, device: str) -> Any:
         raise Unsupported(f"this torch ({torch.__version__}) has no dynamic quantisation any more")
     # Only what lies within a module is replaced, never the module itself.
     return dynamic(torch.nn.ModuleList([copy.deepcopy(model)]), {torch.nn.Linear}, dtype=torch.qint8)[0]
+
+
+def refuse_fp8(device: str) -> None:
+    """Raises Unsupported where the device has no float8 units or this torch no product for them."""
+    import torch
+
+    if device == "cpu" or not hasattr(torch, "_scaled_mm"):
+        raise Unsupported("mode fp8 needs an accelerator with float8 units (NVIDIA Ada and later, AMD MI300)")
+    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 9):
+        raise Unsupported("mode fp8 needs compute capability 8.9 (Ada) or later")
+
+
+def with_fp8(model: Any) -> Any:
+    """A copy whose linear layers, where both sizes are multiples of 16, multiply in e4m3 with a scale a tensor."""
+    import torch
+
+    model = copy.deepcopy(model)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is torch.nn.Linear and child.in_features % 16 == 0 and child.out_features % 16 == 0:
+                setattr(module, name, _fp8_linear(child))
+    return model
+
+
+def _fp8_linear(linear: Any) -> Any:
+    import torch
+
+    largest = torch.finfo(torch.float8_e4m3fn).max
+
+    def scaled(value: Any) -> tuple[Any, Any]:
+        scale = (value.abs().max().float() / largest).clamp(min=1e-12)
+        return (value.float() / scale).to(torch.float8_e4m3fn), scale
+
+    class Fp8Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight8, self.scale = scaled(linear.weight.detach())
+            self.bias = linear.bias
+
+        def forward(self, x: Any) -> Any:
+            flat, scale = scaled(x.reshape(-1, x.shape[-1]))
+            multiply: Any = torch._scaled_mm  # noqa: SLF001 - torch has no public fp8 product yet
+            out = multiply(flat, self.weight8.t(), scale_a=scale, scale_b=self.scale, out_dtype=torch.bfloat16)
+            out = out.to(x.dtype)
+            return (out if self.bias is None else out + self.bias).reshape(*x.shape[:-1], -1)
+
+    return Fp8Linear()
 
 
 def tensorrt(model: Any) -> Any:

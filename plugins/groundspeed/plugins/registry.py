@@ -31,6 +31,8 @@ BUILT_IN: Mapping[str, str] = {
     "memory": "groundspeed.plugins.memory:PLUGIN",
     "distributed-training": "groundspeed.plugins.distributed_training:PLUGIN",
     "gemm": "groundspeed.plugins.gemm:PLUGIN",
+    "serving": "groundspeed.plugins.serving:PLUGIN",
+    "generation": "groundspeed.plugins.generation:PLUGIN",
     "memory-bandwidth": "groundspeed.plugins.memory_bandwidth:PLUGIN",
     "attention": "groundspeed.plugins.attention:PLUGIN",
     "kernel": "groundspeed.plugins.kernel:PLUGIN",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
@@ -40,6 +41,15 @@ class Training:
             Metric("model_flops_utilisation", "1", Direction.HIGHER, Kind.RATIO, clock="wall", gate=False,
                    description="share of the device's dense peak that the model's own arithmetic reaches",
                    formula="flops_per_step of the target / (step_time x peak of the precision), Chowdhery 2022"),
+            Metric("energy_per_sample", "J", Direction.LOWER, Kind.COUNTER, gate=False,
+                   description="energy of the device for one sample",
+                   formula="energy_per_step / samples per step"),
+            Metric("compile_time", "s", Direction.LOWER, Kind.TIME, clock="wall", gate=False,
+                   description="in torch.compile, where mode is compile, all steps together",
+                   formula="torch._dynamo's own record of each compilation, summed"),
+            Metric("recompiles", "1", Direction.LOWER, Kind.COUNTER, gate=False,
+                   description="functions compiled again because a guard failed",
+                   formula="compilations - functions compiled"),
             Metric("first_step_time", "s", Direction.LOWER, Kind.TIME, clock="wall", gate=False,
                    description="the first step, compilation included where mode is compile", formula="perf_counter"),
             Metric("step_cpu_calibrated", "s", Direction.LOWER, Kind.TIME, clock="cpu",
@@ -72,6 +82,7 @@ class Training:
                 "device": context.device,
                 "model": device_model(context.device),
                 "precision": str(context.params["precision"]),
+                "mode": str(context.params["mode"]),
                 "flops_per_step": task.flops_per_step * rounds,
             },
             input_wait_s=None if feed is None else (lambda: rounds * feed.waited_s / max(feed.batches, 1)),
@@ -92,7 +103,25 @@ class Training:
             # Losing the CPU lengthens wall time; calibrated CPU time hardly feels it: its samples all count.
             yield Measured("step_cpu_time", measurement.step_cpu_s, states=states)
             yield Measured("step_cpu_calibrated", calibrated(measurement.step_cpu_s, measurement.step_reference_s))
+        if measurement.energy_j_per_step is not None and units["samples_per_s"]:
+            yield Measured("energy_per_sample", [measurement.energy_j_per_step / units["samples_per_s"]])
+        compiled = compilations() if workload.facts["mode"] == "compile" else None
+        if compiled is not None:
+            yield Measured("compile_time", [compiled[0]])
+            yield Measured("recompiles", [float(compiled[1])])
         yield from device_values(measurement)
+
+
+def compilations() -> tuple[float, int] | None:
+    """(seconds, recompilations) of torch.compile in this process; None: this torch keeps no such record."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    record = getattr(utils, "get_compilation_metrics", None)
+    if record is None:
+        return None
+    done = list(record())
+    functions = {(one.co_filename, one.co_firstlineno, one.co_name) for one in done}
+    seconds = sum(getattr(one, "entire_frame_compile_time_s", None) or 0.0 for one in done)
+    return float(seconds), len(done) - len(functions)
 
 
 def device_model(device: str) -> str:

@@ -17,11 +17,12 @@ from groundspeed.plugins.timing.profile import profile_steps
 
 WARMUP_S = 1.0
 MIN_WARMUP, MAX_STEPS = 5, 200
+OWN_STEPS = 9
 
 
 def entry(rank: RankContext) -> None:
     """Emits ``timed`` (seconds of each step) and, on an accelerator, ``traced`` (its device activities)."""
-    step = build(rank)
+    step, model = build(rank)
     clock = clock_for(rank.device)
     with quiet_collector():
         once = _warm_up(step, clock, rank)
@@ -31,6 +32,8 @@ def entry(rank: RankContext) -> None:
     rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s)
     if rank.device != "cpu":
         _trace(step, rank, statistics.median(chunk.wall_s))
+    if hasattr(model, "no_sync"):
+        _by_itself(step, model, clock, rank)
 
 
 def _warm_up(step: Any, clock: Clock, rank: RankContext) -> float:
@@ -39,6 +42,16 @@ def _warm_up(step: Any, clock: Clock, rank: RankContext) -> float:
     once = agree(statistics.median(clock.chunk(step, 2, 1).wall_s), rank)
     rank.emit("progress", at="warming up")
     return agree(statistics.median(clock.chunk(step, max(MIN_WARMUP, int(WARMUP_S / once)), 1).wall_s), rank)
+
+
+def _by_itself(step: Any, model: Any, clock: Clock, rank: RankContext) -> None:
+    """Each rank at its own pace, nobody waited for: who is slow is seen here, where in lockstep all are. The replicas
+    part ways in it, so it comes last.
+    """
+    rank.emit("progress", at="stepping without communication")
+    with model.no_sync():
+        chunk = clock.chunk(step, OWN_STEPS, 1)
+    rank.emit("alone", wall_s=chunk.wall_s[1:])
 
 
 def _trace(step: Any, rank: RankContext, seconds: float) -> None:
@@ -63,8 +76,8 @@ def _trace(step: Any, rank: RankContext, seconds: float) -> None:
     )
 
 
-def build(rank: RankContext) -> Any:
-    """The step of the wrapped model. Raises Unsupported when the target cannot be split over ranks."""
+def build(rank: RankContext) -> tuple[Any, Any]:
+    """The step of the wrapped model, and that model. Raises Unsupported when the target cannot be split over ranks."""
     import torch
 
     payload = rank.payload
@@ -89,7 +102,7 @@ def build(rank: RankContext) -> Any:
         task.parts.model = wrap(task.parts.model, str(payload["parallel"]), rank.device)
         if task.parts.make_optimizer is not None:
             task.parts.optimizer = task.parts.make_optimizer(task.parts.model.parameters())
-    return axes.training_step(task.parts, payload, rank.device)
+    return axes.training_step(task.parts, payload, rank.device), task.parts.model
 
 
 def wrap(model: Any, parallel: str, device: str) -> Any:

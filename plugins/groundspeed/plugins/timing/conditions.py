@@ -10,7 +10,7 @@ from typing import Any
 
 from groundspeed.plugins.device import open_backend
 from groundspeed.plugins.device.base import Backend, State
-from groundspeed.plugins.device.hygiene import changes, clean_findings
+from groundspeed.plugins.device.hygiene import changes, clean_findings, cool_down
 from groundspeed.plugins.device.nvml import own_processes
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.sampler import Sampler, Trace
@@ -30,6 +30,8 @@ class Conditions:
     state_after: State = field(default_factory=State)
     sampler: Sampler | None = None
     why_none: str = ""
+    cooled_to_c: float | None = None
+    """Temperature at which the device was let start; None: not known."""
 
     @classmethod
     def start(cls, device: str) -> Conditions:
@@ -43,7 +45,9 @@ class Conditions:
         if conditions.device_uuid is None:
             conditions.why_none = getattr(backend, "reason", f"{backend.vendor}'s library does not list {device}")
             return conditions
-        conditions.state_before = backend.state(conditions.device_uuid)
+        uuid = conditions.device_uuid
+        conditions.cooled_to_c = cool_down(lambda: backend.reading(uuid).temperature_c)
+        conditions.state_before = backend.state(uuid)
         conditions.sampler = Sampler(backend, conditions.device_uuid)
         conditions.sampler.start()
         return conditions
@@ -75,6 +79,7 @@ class Conditions:
         found["foreign_processes"] = [
             {"pid": pid, "memory_bytes": memory} for pid, memory in self.sampler.strangers.items()
         ]
+        found["start_temperature_c"] = self.cooled_to_c
         found["hygiene"] = {
             "before": clean_findings(self.state_before, own_processes()),
             "during": changes(self.state_before, self.state_after),

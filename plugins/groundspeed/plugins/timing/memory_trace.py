@@ -7,15 +7,21 @@ release to the profiler: their running sum is exact and, unlike the resident set
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from dataclasses import dataclass
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from groundspeed.plugins import tasks
+from groundspeed.plugins.device import open_backend
 from groundspeed.plugins.spi import Context
+from groundspeed.plugins.timing.conditions import device_uuid
 from groundspeed.plugins.timing.peak import host_rss_bytes
 
-SETUP_MARK = "groundspeed:setup-done"
+MARK = "groundspeed:mark:"
+PHASES = ("forward", "backward", "optimizer")
+Mark = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,34 @@ class MemoryTrace:
     setup_allocated: int
     host_peak: int
     peak_reserved: int | None = None
+    phase_peaks: Mapping[str, int] = field(default_factory=dict)
+    growth: float = 0.0
+    """Bytes a step."""
+    device_used: int | None = None
+
+
+@dataclass(slots=True)
+class Held:
+    """What marks divide a run into: (name of the mark that begins it, bytes at its end, peak within it), in order."""
+
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+
+    @property
+    def setup(self) -> int:
+        return next((end for name, end, _ in self.spans if name == "start"), 0)
+
+    def phase_peaks(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, _, peak in self.spans:
+            if name in PHASES:
+                found[name] = max(peak, found.get(name, 0))
+        return found
+
+    def growth(self) -> float:
+        """Median of the slopes between all pairs of step ends after the second (Theil 1950, Sen 1968)."""
+        ends = [end for name, end, _ in self.spans if name in {"optimizer", "step"}][2:]
+        slopes = [(b - a) / (j - i) for i, a in enumerate(ends) for j, b in enumerate(ends) if j > i]
+        return statistics.median(slopes) if slopes else 0.0
 
 
 def trace_memory(context: Context) -> MemoryTrace:
@@ -38,31 +72,74 @@ def trace_memory(context: Context) -> MemoryTrace:
     return _trace_accelerator(context, getattr(torch, kind))
 
 
-def _step_of(context: Context) -> Callable[[], object]:
+def _step_of(context: Context) -> Callable[[Mark], object]:
+    """One step, which calls the mark at the beginning of each phase."""
     if context.params["mode"] == "inference":
-        return tasks.inference_task(context).request
-    return tasks.training_task(context).step
+        return _whole(tasks.inference_task(context).request)
+    task = tasks.training_task(context)
+    if task.parts is None:
+        return _whole(task.step)
+    parts = task.parts
+
+    def step(mark: Mark) -> None:
+        mark("forward")
+        parts.optimizer.zero_grad(set_to_none=True)
+        loss = parts.loss(parts.model, parts.feed())
+        mark("backward")
+        loss.backward()
+        mark("optimizer")
+        parts.optimizer.step()
+
+    return step
 
 
-def _take_steps(context: Context, step: Callable[[], object]) -> None:
+def _whole(call: Callable[[], object]) -> Callable[[Mark], object]:
+    """A step whose inside is not known."""
+
+    def step(mark: Mark) -> object:
+        mark("step")
+        return call()
+
+    return step
+
+
+def _take_steps(context: Context, step: Callable[[Mark], object], mark: Mark) -> None:
     for index in range(int(context.params["steps"])):
-        step()
+        step(mark)
         context.progress(f"step {index + 1}")
+    mark("end")
 
 
 def _trace_accelerator(context: Context, module: Any) -> MemoryTrace:
     module.init()
     module.reset_peak_memory_stats(context.device)
+    held, peaks, running = Held(), [0], ["start"]
+
+    def mark(name: str) -> None:
+        module.synchronize(context.device)
+        peak = int(module.max_memory_allocated(context.device))
+        held.spans.append((running[0], int(module.memory_allocated(context.device)), peak))
+        peaks.append(peak)
+        running[0] = name
+        module.reset_peak_memory_stats(context.device)
+
+    reserved = 0
     step = _step_of(context)
-    module.synchronize(context.device)
-    setup = int(module.memory_allocated(context.device))
-    _take_steps(context, step)
-    module.synchronize(context.device)
+    for index in range(int(context.params["steps"])):
+        step(mark)
+        reserved = max(reserved, int(module.max_memory_reserved(context.device)))
+        context.progress(f"step {index + 1}")
+    mark("end")
+    backend = open_backend()
+    uuid = device_uuid(context.device, backend)
     return MemoryTrace(
-        peak_allocated=int(module.max_memory_allocated(context.device)),
-        setup_allocated=setup,
+        peak_allocated=max(peaks),
+        setup_allocated=held.setup,
         host_peak=host_rss_bytes(),
-        peak_reserved=int(module.max_memory_reserved(context.device)),
+        peak_reserved=max(reserved, int(module.memory_reserved(context.device))),
+        phase_peaks=held.phase_peaks(),
+        growth=held.growth(),
+        device_used=backend.reading(uuid).memory_used_bytes if uuid else None,
     )
 
 
@@ -72,30 +149,39 @@ def _trace_cpu(context: Context) -> MemoryTrace:
     # torch.profiler.profile is the same recorder, but imports all of inductor first: seconds in each process.
     from torch.autograd.profiler import profile, record_function
 
+    def mark(name: str) -> None:
+        with record_function(MARK + name):
+            torch.zeros(0)
+
     gc.collect()
     # Cycles are freed when the collector happens to run: kept still, so that the count is the same every time.
     gc.disable()
     try:
         with profile(use_kineto=True, profile_memory=True) as recording:
-            step = _step_of(context)
-            with record_function(SETUP_MARK):
-                torch.zeros(0)
-            _take_steps(context, step)
+            _take_steps(context, _step_of(context), mark)
     finally:
         gc.enable()
     events = recording.kineto_results.events()  # type: ignore[union-attr, unused-ignore]
-    mark = next(event.start_ns() for event in events if event.name() == SETUP_MARK)
+    marks = sorted((event.start_ns(), event.name()[len(MARK) :]) for event in events if event.name().startswith(MARK))
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-    peak, setup = running_peak(changes, mark)
-    return MemoryTrace(peak_allocated=peak, setup_allocated=setup, host_peak=host_rss_bytes())
+    held = running_sums(changes, marks)
+    return MemoryTrace(
+        peak_allocated=max((peak for _, _, peak in held.spans), default=0),
+        setup_allocated=held.setup,
+        host_peak=host_rss_bytes(),
+        phase_peaks=held.phase_peaks(),
+        growth=held.growth(),
+    )
 
 
-def running_peak(changes: list[tuple[int, int]], mark_ns: int) -> tuple[int, int]:
-    """(largest running sum, running sum at the mark) of (time, bytes) changes in order of time."""
-    total = peak = setup = 0
-    for at_ns, change in changes:
-        if at_ns <= mark_ns:
-            setup = total + change
-        total += change
-        peak = max(peak, total)
-    return peak, setup
+def running_sums(changes: Sequence[tuple[int, int]], marks: Sequence[tuple[int, str]]) -> Held:
+    """Spans between marks of (time, bytes) changes, both in order of time; what is before the first mark is "start"."""
+    held, total, peak, name, position = Held(), 0, 0, "start", 0
+    for at, next_name in [*marks, (sys.maxsize, "")]:
+        while position < len(changes) and changes[position][0] <= at:
+            total += changes[position][1]
+            peak = max(peak, total)
+            position += 1
+        held.spans.append((name, total, peak))
+        name, peak = next_name, total
+    return held

@@ -67,7 +67,9 @@ def test_processes_without_a_usable_number_do_not_count(row):
     assert v.pairs == 6
     assert v.answer == "regressed"
     assert "1 of 7 pairs" in v.reason
-    assert compare([row] * 5, [row] * 5).answer == "inconclusive"
+    for unusable in (compare([row] * 5, [row] * 5), compare([row] * 5, head), compare(base, [row] * 5)):
+        assert unusable.answer == "never-compared"
+        assert "gave a positive number" in unusable.reason
 
 
 @settings(max_examples=80, deadline=None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groundspeed.cli.lines import BadLineError, field, number, plain, read
+from groundspeed.cli.lines import BadLineError, direction_of, field, name_of, number, plain, read
 
 if TYPE_CHECKING:
     from groundspeed.service.domain.detect import Detection
@@ -52,9 +52,6 @@ def detect(
 def _series(row: dict[str, Any]) -> SeriesData:
     from groundspeed.service.domain.series import KINDS, SeriesData
 
-    direction = field(row, "direction", int, -1)
-    if direction not in {-1, 0, 1}:
-        raise BadLineError(f"has {direction} for 'direction'; it is -1, 0 or 1")
     kind = field(row, "kind", str, "time")
     if kind not in KINDS:
         raise BadLineError(f"has {kind!r} for 'kind'; it is one of {', '.join(KINDS)}")
@@ -62,7 +59,7 @@ def _series(row: dict[str, Any]) -> SeriesData:
     for before, after in pairwise(points):
         if after.x < before.x or (after.x == before.x and after.environment == before.environment):
             raise BadLineError(f"has x = {after.x} after x = {before.x}; points come in order of x, each once")
-    return SeriesData(field(row, "unit", str, ""), direction, kind, points, name=field(row, "series", str, ""))
+    return SeriesData(name_of(row, "unit"), direction_of(row), kind, points, name=name_of(row, "series"))
 
 
 def _point(row: Any, index: int) -> Any:

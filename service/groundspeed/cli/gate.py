@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groundspeed.cli.lines import BadLineError, field, number, plain, read
+from groundspeed.cli.lines import BadLineError, direction_of, field, name_of, number, plain, read
 
 if TYPE_CHECKING:
     from groundspeed.service.domain.compare import GateConfig, Verdict
@@ -55,18 +55,15 @@ def gate(
 def _case(row: dict[str, Any]) -> _Case:
     from groundspeed.service.domain.compare import GateConfig
 
-    direction = field(row, "direction", int, -1)
-    if direction not in {-1, 0, 1}:
-        raise BadLineError(f"has {direction} for 'direction'; it is -1, 0 or 1")
     config = GateConfig(
         threshold=_between(row, "threshold", 0.01, 0.0, 100.0),
         alpha=_between(row, "alpha", 0.05, 1e-9, 0.5),
-        direction=direction,
+        direction=direction_of(row),
         paired=field(row, "pairs", bool, True),
         min_pairs=int(_between(row, "min_pairs", 3, 2, 1e6)),
         peeks=int(_between(row, "peeks", 1, 1, 1e6)),
     )
-    return _Case(field(row, "name", str, ""), _side(row, "base"), _side(row, "head"), config)
+    return _Case(name_of(row, "name"), _side(row, "base"), _side(row, "head"), config)
 
 
 def _side(row: dict[str, Any], name: str) -> list[list[float]]:

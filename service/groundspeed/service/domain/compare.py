@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from groundspeed.service.domain.intervals import Interval, paired, unpaired
@@ -87,6 +88,9 @@ def compare(base: Samples, head: Samples, config: GateConfig | None = None) -> V
     if not base or not head:
         side = "either side" if not base and not head else "the base" if not base else "the head"
         return never_compared(f"no process ran for {side}")
+    empty = [name for name, side in (("base", base), ("head", head)) if not _usable(process_medians(side)).any()]
+    if empty:
+        return never_compared(f"no process of the {' and of the '.join(empty)} gave a positive number")
     interval, pairs, words = _interval(base, head, config)
     if interval is None:
         return Verdict("inconclusive", math.nan, math.nan, math.nan, math.nan, pairs, 1.0, "none", words)
@@ -117,17 +121,22 @@ def _interval(base: Samples, head: Samples, config: GateConfig) -> tuple[Interva
     least = 0.5 * (config.noise_sd or 0.0)
     if config.paired:
         n = min(b.size, h.size)
-        usable = (b[:n] > 0.0) & (h[:n] > 0.0) & np.isfinite(b[:n]) & np.isfinite(h[:n])
+        usable = _usable(b[:n]) & _usable(h[:n])
         lost = max(b.size, h.size) - int(usable.sum())
         words = f"{lost} of {max(b.size, h.size)} pairs had no usable partner." if lost else ""
         if usable.sum() < 2:
             return None, int(usable.sum()), f"{words} Fewer than two usable pairs.".strip()
         logs = np.log(h[:n][usable]) - np.log(b[:n][usable])
         return paired(logs, config.level, math.sqrt(2.0) * least), logs.size, words
-    b, h = (v[np.isfinite(v) & (v > 0.0)] for v in (b, h))
+    b, h = b[_usable(b)], h[_usable(h)]
     if min(b.size, h.size) < 2:
         return None, int(min(b.size, h.size)), "Fewer than two usable processes on a side."
     return unpaired(np.log(b), np.log(h), config.level, least), int(min(b.size, h.size)), ""
+
+
+def _usable(values: Floats) -> NDArray[np.bool_]:
+    usable: NDArray[np.bool_] = np.isfinite(values) & (values > 0.0)
+    return usable
 
 
 def _mde(interval: Interval, config: GateConfig) -> float:

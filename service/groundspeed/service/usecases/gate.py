@@ -175,6 +175,8 @@ def _weighed(judged: Sequence[tuple[Compared, Answer, tuple[str, ...]]]) -> list
             "class": one.series.series_class,
             "found": found.answer,
         }
+        if answer.answer == "never-compared":
+            detail["why"] = "lost"
         out.append((_kept(answer, gates, float(share), one.series.series_class, sum(gated)), detail))
     return out
 

@@ -93,7 +93,8 @@ class Confinement:
         return self._wrap(command, shared, write)
 
     def _wrap(self, command: Command, read: Iterable[Path], write: Iterable[Path]) -> Command:
-        arguments = ["bwrap", *_base(network=False), *self._python()]
+        # By its own path: the command's PATH is the sandbox's, and need not lead to where this worker found it.
+        arguments = [shutil.which("bwrap") or "bwrap", *_base(network=False), *self._python()]
         for path in dict.fromkeys(read):
             arguments += ["--ro-bind", str(path), str(path)]
         for path in write:

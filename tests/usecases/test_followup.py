@@ -78,6 +78,41 @@ def test_nothing_is_asked_for_beyond_the_budget(world: World) -> None:
     assert plan_followups(world.db, world.project, LATER) == 0
 
 
+def test_only_as_much_is_asked_for_as_the_budget_still_pays(world: World) -> None:
+    """Twelve processes of three seconds ran; one side's four more fit into 50 s, those of both sides do not."""
+    with world.db.transaction() as session:
+        session.execute(update(t.Request).values(budget_s=50.0))
+    assert plan_followups(world.db, world.project, LATER) == 1
+    assert plan_followups(world.db, world.project, LATER) == 0, "what is on its way is paid for already"
+
+
+def test_imported_series_are_left_alone(world: World) -> None:
+    """No worker can measure again what another tool has measured."""
+    with world.db.transaction() as session:
+        session.execute(update(t.Benchmark).values(plugin="import.asv"))
+    assert waiting(world.db, LATER) == []
+    assert plan_followups(world.db, world.project, LATER) == 0
+
+
+def test_a_gap_with_a_step_in_it_is_bisected(database: Database) -> None:
+    """A confirmed step over seven unmeasured commits: the middle one is measured, once, and no other."""
+    world = World(database)
+    world.commits(48)
+    measured = [x for x in range(48) if not 20 < x < 28]
+    for x in measured:
+        world.measure(world.revisions[x], time=(1.2 if x >= 24 else 1.0) * (1 + 0.002 * (x % 3)))
+    ended(world)
+    analyse_dirty(world.db, LATER)
+    [change] = world.all(t.ChangePoint)
+    assert (change.state, change.detail["unmeasured"]) == ("confirmed", 7)
+    assert plan_followups(world.db, world.project, LATER) == 1
+    [job] = world.all(t.Job, col(t.Job.reason) == "bisect")
+    [side] = world.all(t.JobSide, col(t.JobSide.job_id) == job.id)
+    assert side.revision_id == world.revisions[24]
+    assert job.spec["benchmarks"][0]["replicates"] == 1
+    assert plan_followups(world.db, world.project, LATER) == 0
+
+
 def test_a_project_without_a_doubt_is_not_looked_at(world: World) -> None:
     with world.db.transaction() as session:
         session.execute(update(t.ChangePoint).values(state="confirmed"))

@@ -152,12 +152,18 @@ class FakeGitHub:
                 return 401, {}, {"message": "Bad credentials"}
             if self.used >= self.limit:
                 reset = str(int(time.time()) + 2)
-                limits = {"x-ratelimit-limit": str(self.limit), "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset}
+                limits = {
+                    "x-ratelimit-limit": str(self.limit),
+                    "x-ratelimit-remaining": "0",
+                    "x-ratelimit-reset": reset,
+                }
                 return 403, limits, {"message": "API rate limit exceeded"}
             status, body = routes.dispatch(self, who, method, parts.path, query, json.loads(raw) if raw else {})
             return self._finished(method, parts, headers, status, body)
 
-    def _finished(self, method: str, parts: Any, headers: Any, status: int, body: Any) -> tuple[int, dict[str, str], Any]:
+    def _finished(
+        self, method: str, parts: Any, headers: Any, status: int, body: Any
+    ) -> tuple[int, dict[str, str], Any]:
         more = {"x-github-request-id": uuid.uuid4().hex}
         if method == "GET" and status == 200:
             tag = f'W/"{hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:40]}"'
@@ -257,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._saw(0)
             return
-        except Exception as error:  # a mistake of the fake, seen by the test
+        except Exception as error:  # noqa: BLE001 - a mistake of the fake, seen by the test
             self.github.violations.append(f"{self.command} {self.path}: the fake failed with {error!r}")
             status, headers, body = 500, {}, {"message": repr(error)}
         data = b"" if body is None else json.dumps(body).encode()

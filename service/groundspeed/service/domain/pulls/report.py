@@ -101,6 +101,4 @@ def verdict(report: Report) -> str:
     if report.state != "done":
         return report.state
     found = [kind for kind in ("regressed", "failing", "improved", "changed") if report.of(kind)]
-    if report.accepted:
-        found.append("accepted")
     return "+".join(found) or ("unchanged" if report.compared else "nothing compared")

@@ -40,6 +40,7 @@ _ANSWERS: Mapping[str, RowKind] = {
     "unchanged": "unchanged",
     "inconclusive": "inconclusive",
 }
+_BLAMELESS: Mapping[str, RowKind] = {"failing": "never-compared"}
 _NEVER: Mapping[str, RowKind] = {"missing-baseline": "new", "failing-head": "failing"}
 
 
@@ -127,9 +128,13 @@ def _progress(session: Session, jobs: Sequence[Job]) -> tuple[int, int]:
 def _rows(session: Session, project: Project, jobs: Sequence[Job], base_url: str) -> Iterable[Row]:
     for job in jobs:
         if job.state == "done":
+            ran = _ran(session, job)
+            broken = {name for name, sides in ran.items() if sides.get(0) and "ok" not in sides[0]}
             found = [_row(*one, project, base_url) for one in _verdicts(session, job) if _counts(one[0], one[1])]
+            # What fails in the base as well is no fault of the head.
+            found = [replace(r, kind=_BLAMELESS.get(r.kind, r.kind)) if r.benchmark in broken else r for r in found]
             yield from found
-            yield from _without_numbers(session, job, {row.benchmark for row in found})
+            yield from _without_numbers(job, ran, {row.benchmark for row in found})
         else:
             reason = job.error or f"the job was {job.state}"
             yield Row("never-compared", job.suite, "", reason=reason, suite=job.suite, repeat=_repeat(job.suite))
@@ -184,8 +189,8 @@ def _repeat(suite: str) -> str:
     return f"/groundspeed run {suite}"
 
 
-def _without_numbers(session: Session, job: Job, told: set[str]) -> Iterable[Row]:
-    """Benchmarks that no verdict speaks of, because a side never gave a number: what became of their processes."""
+def _ran(session: Session, job: Job) -> dict[str, dict[int, dict[str, int]]]:
+    """Processes by outcome, by side, by the name of their benchmark; all benchmarks of the job are there."""
     query = (
         select(col(Run.benchmark_key), col(Run.side), col(Run.outcome), func.count())
         .where(col(Run.job_id) == job.id)
@@ -194,8 +199,12 @@ def _without_numbers(session: Session, job: Job, told: set[str]) -> Iterable[Row
     seen: dict[str, dict[int, dict[str, int]]] = {}
     for key, side, outcome, count in session.execute(query).tuples():
         seen.setdefault(key, {}).setdefault(side, {})[outcome] = count
-    for benchmark in job.spec.get("benchmarks", ()):
-        name, sides = label(job.suite, benchmark.get("params", {})), seen.get(benchmark["key"], {})
+    return {label(job.suite, b.get("params", {})): seen.get(b["key"], {}) for b in job.spec.get("benchmarks", ())}
+
+
+def _without_numbers(job: Job, ran: Mapping[str, Mapping[int, Mapping[str, int]]], told: set[str]) -> Iterable[Row]:
+    """Benchmarks that no verdict speaks of, because a side never gave a number: what became of their processes."""
+    for name, sides in ran.items():
         if name in told or all("ok" in sides.get(side, {}) for side in (0, 1)):
             continue
         failing = {side: [o for o in sides.get(side, {}) if o != "ok"] for side in (0, 1)}

@@ -1,0 +1,312 @@
+"""What has to be shown, one function a line: runs its plan and says what came of it as rows for JSON and a table.
+
+A line gets a :class:`Bench` and returns {title: rows}. Running twice with the same folder adds to the pool.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.bench.gpu import analysis, plans
+from tests.bench.gpu.children import Lanes, child, environment
+
+
+class Bench:
+    """Where results go, which devices there are, and how long a line may take."""
+
+    def __init__(self, out, devices, seconds, *, small=False, most=10_000, runs=True):
+        self.out, self.devices, self.small, self.most, self.runs = Path(out), devices, small, most, runs
+        self.until = time.monotonic() + seconds
+        self.out.mkdir(parents=True, exist_ok=True)
+
+    def left(self):
+        return max(0.0, self.until - time.monotonic())
+
+    def file(self, line):
+        return self.out / f"{line}.jsonl"
+
+    def reports(self, line):
+        path = self.file(line)
+        return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+    def prepared(self, jobs):
+        return [plans.shrunk(one) if self.small else one for one in jobs]
+
+    def lanes(self, line, rounds, ahead=2, share=1.0):
+        """Each round on the next device; what does not fit into the time is left out."""
+        if not self.runs:
+            return
+        lanes = Lanes(self.file(line), self.devices, ahead)
+        rounds = rounds[: self.most]
+        count = len(self.devices)
+        by_device = {
+            name: [one for jobs in rounds[index::count] for one in self.prepared(jobs)]
+            for index, name in enumerate(self.devices)
+        }
+        lanes.run(by_device, self.left() * share)
+
+    def one_after_the_other(self, line, jobs):
+        """Jobs that use all devices, or must have the machine to themselves."""
+        if not self.runs:
+            return
+        lanes = Lanes(self.file(line), self.devices, 1)
+        for one in self.prepared(jobs)[: self.most]:
+            if self.left() <= 0:
+                break
+            settings = dict(one)
+            tag = settings.pop("tag")
+            settings.setdefault("devices", tuple(self.devices[:1]))
+            if self.small:
+                settings.pop("devices")
+            lanes.keep({**child(**settings), "tag": tag})
+
+
+def same(bench):
+    """A/A of gemm, training (conv and decoder), inference (eager and graph) and memory, all clocks; and the habits."""
+    rounds = [plans.same() if number % 2 == 0 else plans.same()[::-1] for number in range(200)]
+    bench.lanes("same", rounds)
+    reports = bench.reports("same")
+    return {"A/A": analysis.same_with_itself(reports), "Habits of other tools": analysis.habits_aside(reports),
+            "Spread between processes": analysis.spread(reports), "Overhead": analysis.overhead(reports)}  # fmt: skip
+
+
+def same_collectives(bench):
+    """A/A of collectives."""
+    bench.one_after_the_other("same_collectives", plans.same_collectives() * min(bench.most, 60))
+    return {"A/A": analysis.same_with_itself(bench.reports("same_collectives"))}
+
+
+def sensitivity(bench):
+    """Planted delays of 0.2, 0.5 and 1 % on the device, and one on the host; trials are disjoint blocks."""
+    bench.lanes("sensitivity", [plans.delays(number) for number in range(120)])
+    reports = bench.reports("sensitivity")
+    planted = [f"gpt +{share} %" for share in plans.DELAYS]
+    found = {f"Trials by {metric}": analysis.sensitivity(reports, "gpt +0 %", planted, metric)
+             for metric in ("device_busy_time", "step_time")}  # fmt: skip
+    host = [row for row in analysis.spread(reports)
+            if row["metric"] in {"device_busy_time", "exposed_host_time", "step_time"}]  # fmt: skip
+    return {**found, "Where a delay shows": host, "Habits of other tools": analysis.habits_aside(reports)}
+
+
+def gemm(bench):
+    """gemm beside a hand-written event loop in the same process."""
+    path = bench.out / "gemm.jsonl"
+    if bench.runs and not bench.small:
+        subprocess.run([sys.executable, "-m", "tests.bench.gpu.gemm_by_hand", str(path)], env=environment(), check=True,
+                       timeout=bench.left())  # fmt: skip
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {"gemm beside a loop by hand": [
+        {"precision": row["precision"], "largest_effect": max(map(abs, row["ours_over_hand_minus_1"])),
+         "hand_s": row["hand_s"]} for row in rows]}  # fmt: skip
+
+
+def nccl(bench):
+    """All six collectives beside NCCL called as nccl-tests does, over all devices given."""
+    world = len(bench.devices) if not bench.small else 2
+    bench.one_after_the_other("nccl", plans.collectives(world))
+    hand = bench.out / "nccl_by_hand.jsonl"
+    if bench.runs and not bench.small:
+        command = [sys.executable, "-m", "tests.bench.gpu.nccl_by_hand", str(hand), str(world), "8192", str(1 << 30)]
+        subprocess.run([*command, "2", "all_reduce"], env=environment(), check=True, timeout=bench.left())
+        others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
+        subprocess.run([*command, "8", *others], env=environment(), check=True, timeout=bench.left())
+    by_hand = [json.loads(line) for line in hand.read_text().splitlines()] if hand.exists() else []
+    return {"Collectives beside NCCL by hand": beside(bench.reports("nccl"), by_hand)}
+
+
+def beside(reports, by_hand):
+    """One row a collective and size: ours, NCCL's own loop, and their ratio."""
+    theirs = {(one["collective"], one["ranks"], one["bytes"]): one for one in by_hand}
+    rows = []
+    for report in reports:
+        name = report["request"]["params"]["collective"]
+        for one in report["metrics"]:
+            if one["metric"] != "latency":
+                continue
+            size, ranks = one["params"]["bytes"], one["params"]["ranks"]
+            latency = sorted(one["values"])[len(one["values"]) // 2]
+            other = theirs.get((name, ranks, size))
+            bus = sorted(analysis.values_of(report, "bus_bandwidth", one["params"]))
+            rows.append({"collective": name, "ranks": ranks, "bytes": size, "latency_s": latency,
+                         "bus_bandwidth": bus[len(bus) // 2], "nccl_s": other["seconds"] if other else float("nan"),
+                         "time_ratio_minus_1": latency / other["seconds"] - 1 if other else float("nan")})  # fmt: skip
+    return rows
+
+
+def failures(bench):
+    """Out of memory, crash, device assertion, hang and contamination, each with a clean run after it."""
+    from tests.bench.gpu import suites
+
+    if bench.runs and not bench.small:
+        suites.failures(Lanes(bench.file("failures"), bench.devices, 1))
+    return {"How each ended": analysis.outcomes(bench.reports("failures"))}
+
+
+def more(bench):
+    """The default run of each further suite: spread for each clock, share of the ceiling, A/A."""
+    rounds = [plans.more() if number % 2 == 0 else plans.more()[::-1] for number in range(60)]
+    bench.lanes("more", rounds, ahead=1)
+    reports = bench.reports("more")
+    shares = {"limit_share", "peak_share", "roofline_share", "bandwidth", "flops", "device_flops"}
+    rows = analysis.spread(reports)
+    return {"Spread between processes": rows, "A/A": analysis.same_with_itself(reports),
+            "Shares of the ceiling": [row for row in rows if row["metric"] in shares],
+            "What did not run": [row for row in analysis.outcomes(reports) if row["outcome"] != "ok"],
+            "Overhead": analysis.overhead(reports)}  # fmt: skip
+
+
+def attention(bench):
+    """Each backend against float64 over shapes, and why one cannot run a shape."""
+    bench.lanes("attention", [[one] for one in plans.attention()], ahead=1)
+    reports = bench.reports("attention")
+    wanted = ("device_flops", "peak_share", "relative_error")
+    rows = []
+    for report in reports:
+        row = {"tag": report["tag"], "outcome": report["outcome"]}
+        for metric in wanted:
+            values = sorted(analysis.values_of(report, metric))
+            row[metric] = values[len(values) // 2] if values else float("nan")
+        row["why"] = "" if report["outcome"] == "ok" else report["evidence"].get("message", "")[:200]
+        rows.append(row)
+    return {"Attention by backend": rows}
+
+
+def kernel(bench):
+    """A Triton LayerNorm+GELU beside the unfused and the compiled operators, with the roofline plot."""
+    from groundspeed.plugins import roofline
+
+    bench.lanes("kernel", [[one] for one in plans.kernels()], ahead=1)
+    reports = [report for report in bench.reports("kernel") if report["outcome"] == "ok"]
+    points, ceilings = [], None
+    for report in reports:
+        facts = report["facts"]
+        flops, moved = facts["flops_per_call"], facts["bytes_per_call"]
+        points.append(roofline.Point(report["tag"], flops / moved, flops / facts["seconds"]))
+        ceilings = roofline.Ceilings(facts["ceiling_bandwidth"], facts["ceiling_flops"], facts["precision"])
+    if ceilings is not None:
+        (bench.out / "roofline.svg").write_text(roofline.plot(ceilings, points))
+    rows = [row for row in analysis.spread(reports) if row["metric"] in {"kernel_time", "device_busy_time", "bandwidth",
+                                                                        "roofline_share"}]  # fmt: skip
+    return {"Fused beside unfused": rows, "What did not run": [
+        row for row in analysis.outcomes(bench.reports("kernel")) if row["outcome"] != "ok"]}  # fmt: skip
+
+
+def loader(bench):
+    """Loaders made slow on purpose, and the name each is given."""
+    bench.one_after_the_other("loader", plans.loaders())
+    return {"Loaders made slow on purpose": [
+        {"made": report["tag"], "named": report["facts"].get("bottleneck", report["outcome"]),
+         "right": report["tag"] == report["facts"].get("bottleneck"), "message": report["evidence"].get("message", "")}
+        for report in bench.reports("loader")]}  # fmt: skip
+
+
+def scaling(bench):
+    """GPT and ResNet-50 under DDP and FSDP over 2, 4, 8 of the devices given."""
+    worlds = [world for world in (2, 4, 8) if world <= len(bench.devices)] or [2]
+    for world in worlds:
+        bench.one_after_the_other("scaling", plans.scaling(world))
+    wanted = {"samples_per_s", "scaling_efficiency", "exposed_communication_share", "step_time", "compute_time",
+              "straggler_excess"}  # fmt: skip
+    reports = bench.reports("scaling")
+    return {"Training over several devices": [row for row in analysis.spread(reports) if row["metric"] in wanted],
+            "What did not run": [row for row in analysis.outcomes(reports) if row["outcome"] != "ok"]}  # fmt: skip
+
+
+def faults(bench):
+    """One rank killed, stopped or slowed in the middle of a run over all devices: the rank is named, the curve kept."""
+    if bench.runs:
+        plant_faults(bench)
+    return {"What became of each": analysis.outcomes(bench.reports("faults"))}
+
+
+def plant_faults(bench):
+    world = len(bench.devices) if not bench.small else 2
+    devices = () if bench.small else tuple(bench.devices)
+    lanes = Lanes(bench.file("faults"), bench.devices, 1)
+    top = 16384 if bench.small else 256 << 20
+    for kind, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
+        params = {"world_size": world, "max_bytes": top, "factor": 2, "seconds_per_size": 1.0, "samples": 1000,
+                  "silence_s": 15.0}  # fmt: skip
+        env = {"GS_FAULT_RANK": str(world - 1), "GS_FAULT_SIGNAL": str(int(number))}
+        lanes.keep({**with_fault(params, devices, env), "tag": f"one rank {kind}"})
+    slow = {"parallel": "ddp", "world_size": world, "seconds": 0.3, "batch_size": 2}
+    target = "tests.bench.gpu.slow_rank:gpt_small" if bench.small else "tests.bench.gpu.slow_rank:gpt"
+    lanes.keep({**child("distributed-training", target, slow, devices=devices, env={"GS_SLOW_RANK": world - 1},
+                        timeout_s=240.0), "tag": "one rank slowed"})  # fmt: skip
+
+
+def with_fault(params, devices, env):
+    """A collectives run of which one rank gets a signal once its curve has begun; a thread sends it."""
+    import threading
+
+    stop = threading.Event()
+
+    def strike():
+        rank, number = int(env["GS_FAULT_RANK"]), int(env["GS_FAULT_SIGNAL"])
+        while not stop.is_set():
+            for pid, spec in rank_processes():
+                if spec.get("rank") == rank and began(spec["events"]):
+                    os.kill(pid, number)
+                    return
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=strike, daemon=True)
+    thread.start()
+    try:
+        return child("collectives", params=params, devices=devices, timeout_s=120.0)
+    finally:
+        stop.set()
+        thread.join(timeout=5)
+
+
+def rank_processes():
+    """(pid, the rank's specification) of every rank that runs on this machine."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"groundspeed.plugins.distributed.rank" in words:
+            yield int(path.parent.name), json.loads(words[words.index(b"groundspeed.plugins.distributed.rank") + 1])
+
+
+def began(path):
+    """Whether a rank has measured its second point."""
+    try:
+        return Path(path).read_text().count('"event": "point"') >= 2
+    except OSError:
+        return False
+
+
+def straggler(bench):
+    """Training over all devices while a second process loads the last one: that device's rank is named."""
+    world = len(bench.devices)
+    if bench.runs and not bench.small:
+        load_one_device(bench, world)
+    return {"Straggler": [
+        {"tag": report["tag"], "outcome": report["outcome"], "named": report["facts"].get("straggler", "none"),
+         "loaded": world - 1, "label": (report["conditions"].get("labels") or {}).get("straggler", "")}
+        for report in bench.reports("straggler")]}  # fmt: skip
+
+
+def load_one_device(bench, world):
+    code = ("import torch,time\na=torch.randn(8192,8192,device='cuda',dtype=torch.bfloat16)\nend=time.time()+240\n"
+            "while time.time()<end: a@a; torch.cuda.synchronize()")  # fmt: skip
+    other = subprocess.Popen([sys.executable, "-c", code], env=environment(CUDA_VISIBLE_DEVICES=bench.devices[-1]))
+    try:
+        time.sleep(8)
+        bench.one_after_the_other("straggler", plans.scaling(world)[:1])
+    finally:
+        other.kill()
+        other.wait()
+
+
+LINES = {one.__name__: one for one in (
+    same, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults, straggler,
+)}  # fmt: skip

@@ -2,7 +2,8 @@
 
 Two levels of noise, between processes and within, are fitted to recorded GPU runs (GROUNDSPEED_TEST_DATA/gpu); each is
 tried normal, with heavy tails (Student's t with 3 degrees of freedom, same scale) and as recorded (residuals drawn
-from the recorded processes). The gate looks after every pair from the 4th to the 13th: ten looks.
+from the recorded processes). The gate looks after every pair from the 3rd to the
+12th, as a pull request's does: ten looks.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import numpy as np
 
 from groundspeed.service.domain.compare import GateConfig, compare, next_step
 from groundspeed.service.domain.intervals import paired
+from groundspeed.service.usecases.planning import MAX_PAIRS, MIN_PAIRS
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = 7
 RUNS = int(os.environ.get("GROUNDSPEED_BENCH_RUNS", "1000"))
-CONFIG = GateConfig(threshold=0.01, min_pairs=4, max_pairs=13, peeks=None)
-BARE = GateConfig(threshold=1e-6, min_pairs=4, max_pairs=13, peeks=None)
+CONFIG = GateConfig(threshold=0.01, min_pairs=MIN_PAIRS, max_pairs=MAX_PAIRS, peeks=None)
+BARE = GateConfig(threshold=1e-6, min_pairs=MIN_PAIRS, max_pairs=MAX_PAIRS, peeks=None)
 """The same with a threshold that hides nothing: every interval without zero is a call."""
 EFFECTS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2)
 Draw = Callable[[np.random.Generator, int], np.ndarray]

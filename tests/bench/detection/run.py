@@ -1,4 +1,4 @@
-"""``make bench-detection``: one table of ours and four peers, on the same series, in one run.
+"""``make bench-detection``: one table of ours and four peers, on the same series, in one run; and what must hold.
 
 Environment: GROUNDSPEED_BENCH_HOME (where the peers' environments live, default .bench), GROUNDSPEED_BENCH_GENERATOR
 (another generator's script, called with --out --commits --benchmarks --machines --seed --no-asv --no-jsonl) and
@@ -25,16 +25,21 @@ from pathlib import Path
 import environments
 import generator
 import score
+import targets
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 DETECTORS = ("ours", "asv", "otava", "ruptures", "mongodb", "zero")
 LIMIT_S = {"ruptures": 15.0, "mongodb": 20.0, "asv": 12.0}
 """Processor seconds that a slow peer may spend on one set; it is then scored on the series it reached."""
-STOP_S = 240.0
+STOP_S = 150.0
 """A slow peer that has not come back after so long is stopped within a series."""
-TOO_LONG = 5000
-"""Series of so many points are given to ruptures and MongoDB in one set only: one takes them a minute or several."""
+DEADLINE_S = 1080.0
+"""When so long has passed since the beginning, slow peers are stopped at once: the table is to be there in 20 minutes."""
+TOO_LONG = 3000
+"""Series of more points are given to ruptures and MongoDB one at most, in one set only: it takes them minutes."""
+VERY_SLOW = ("ruptures", "mongodb")
+BEGAN = time.monotonic()
 AT_ONCE = 2
 """Detectors that run side by side, each with a core of its own on the two that are asked for."""
 
@@ -53,6 +58,16 @@ class Series:
 
 
 @dataclass
+class Done:
+    """A set with what each detector answered."""
+
+    title: str
+    kind: str
+    series: list[Series]
+    answers: dict[str, Answers]
+
+
+@dataclass
 class Answers:
     """What a detector said of the series it reached."""
 
@@ -62,37 +77,43 @@ class Answers:
 
 
 def main() -> int:
-    began = time.monotonic()
     home = Path(os.environ.get("GROUNDSPEED_BENCH_HOME", ROOT / ".bench"))
     home.mkdir(parents=True, exist_ok=True)
     seed = int(os.environ.get("GROUNDSPEED_BENCH_SEED", "1"))
     pythons = {d: environments.python_of(d, home) for d in DETECTORS}
-    sets = list(_sets(seed))
-    long = [title for title, kind, series in sets if kind == "steps" and len(series[0].x) > 0.6 * TOO_LONG]
-    left_out = set(long[:-1])
-    for title, kind, series in sets:
+    _print(f"Seed {seed}; environments made after {time.monotonic() - BEGAN:.0f} s")
+    done: list[Done] = []
+    for one in _sets(seed):
+        title, kind, series = one
+        long = len(series[0].x) > TOO_LONG
         _print(f"\n{title} ({len(series)} series)")
-        slow = {"ruptures", "mongodb"} if kind == "steps" and title in left_out else set()
-        present = {d: python for d, python in pythons.items() if python is not None and d not in slow}
+        present = {d: python for d, python in pythons.items() if python is not None}
+        if long and any(len(d.series[0].x) > TOO_LONG for d in done):
+            present = {d: python for d, python in present.items() if d not in VERY_SLOW}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            futures = {d: pool.submit(run, d, python, series) for d, python in present.items()}
+            futures = {
+                d: pool.submit(run, d, python, series[:1] if long and d in VERY_SLOW else series)
+                for d, python in present.items()
+            }
         answers = {d: f.result() for d, f in futures.items()}
-        (_table_labelled if kind == "labelled" else _table_steps if kind == "steps" else _table_calm)(series, answers)
-    _print(f"\n{time.monotonic() - began:.0f} s in all")
+        table = {"labelled": _table_labelled, "steps": _table_steps, "calm": _table_calm}[kind]
+        table(series, answers)
+        done.append(Done(title, kind, series, answers))
+    targets.show(done, _print)
+    _print(f"\n{time.monotonic() - BEGAN:.0f} s in all")
     return 0
 
 
 def _sets(seed: int) -> Iterator[tuple[str, str, list[Series]]]:
-    for n, each in ((100, 40), (1000, 8), (5000, 2)):
-        made = generator.histories(n, each, seed)
-        order = sorted(made, key=lambda h: (h.name.rsplit("-", 1)[1], h.shape))  # so that a sample has all shapes
-        yield f"Histories of this repository's generator, {n} points", "steps", [_of(h) for h in order]
+    """The long series last, so that a slow machine costs the slow peers' share of those and nothing else."""
+    script = Path(os.environ.get("GROUNDSPEED_BENCH_GENERATOR", ROOT.parent / "shared" / "bench" / "gen_history.py"))
+    for n, each in ((100, 40), (1000, 8)):
+        yield _own(n, each, seed)
     calm = [_of(h) for h in generator.histories(1000, 12, seed + 1, stepped=False)]
     calm.sort(key=lambda s: s.name.rsplit("-", 1)[1])
     yield "The same without steps, 1000 points: false alarms per 1,000 points", "calm", calm
-    script = Path(os.environ.get("GROUNDSPEED_BENCH_GENERATOR", ROOT.parent / "shared" / "bench" / "gen_history.py"))
     if script.is_file():
-        for n, benchmarks in ((100, 200), (1000, 45), (5000, 12)):
+        for n, benchmarks in ((100, 200), (1000, 45)):
             yield f"Histories of {script.name}, {n} points, seed {seed}", "steps", _foreign(script, n, benchmarks, seed)
     else:
         _print(f"No other generator at {script}: left out")
@@ -103,6 +124,15 @@ def _sets(seed: int) -> Iterator[tuple[str, str, list[Series]]]:
         yield "Labelled performance series (margin 5)", "labelled", _labelled(data / "perf")
     else:
         _print(f"No labelled series at {data}: left out")
+    yield _own(5000, 2, seed)
+    if script.is_file():
+        yield f"Histories of {script.name}, 5000 points, seed {seed}", "steps", _foreign(script, 5000, 12, seed)
+
+
+def _own(n: int, each: int, seed: int) -> tuple[str, str, list[Series]]:
+    made = generator.histories(n, each, seed)
+    order = sorted(made, key=lambda h: (h.name.rsplit("-", 1)[1], h.shape))  # so that a sample has all shapes
+    return f"Histories of this repository's generator, {n} points", "steps", [_of(h) for h in order]
 
 
 def _of(h: generator.History) -> Series:
@@ -149,7 +179,8 @@ def run(detector: str, python: Path, series: list[Series]) -> Answers:
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        clock = threading.Timer(STOP_S if detector in LIMIT_S else 3600.0, child.kill)
+        left = max(min(STOP_S, DEADLINE_S - (time.monotonic() - BEGAN)), 1.0)
+        clock = threading.Timer(left if detector in LIMIT_S else 3600.0, child.kill)
         clock.start()
         points, firm, seconds = {}, {}, 0.0
         for s in series:
@@ -182,6 +213,9 @@ def _tally(series: list[Series], found: dict[str, list[tuple[int, float]]]) -> s
 def _table_steps(series: list[Series], answers: dict[str, Answers]) -> None:
     rows = [("detector", "precision", "recall", "F1", "false alarms/1000", "on drift", "series", "ms a series")]
     for d, a in answers.items():
+        if not a.points:
+            rows.append((d, *["-"] * 5, "0", "-"))
+            continue
         t = _tally(series, a.points)
         calm = t.alarms_per_1000([s for s in t.points if s != "drift"])
         figures = [f"{v:.3f}" for v in (t.precision, t.recall, t.f1, calm, t.alarms_per_1000(["drift"]))]
@@ -194,7 +228,7 @@ def _table_calm(series: list[Series], answers: dict[str, Answers]) -> None:
     rows = [("detector", *shapes, "series")]
     for d, a in answers.items():
         t = _tally(series, a.points)
-        rows.append((d, *(f"{t.alarms_per_1000([s]):.3f}" for s in shapes), str(len(a.points))))
+        rows.append((d, *(_figure(t.alarms_per_1000([s])) for s in shapes), str(len(a.points))))
     _aligned(rows)
 
 
@@ -210,6 +244,10 @@ def _table_labelled(series: list[Series], answers: dict[str, Answers]) -> None:
         count = str(sum(len(p) for _, p in ours))
         rows.append((d, f"{f:.3f}", f"{c:.3f}", count, str(len(done)), _mean_ms(a)))
     _aligned(rows)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
 def _mean_ms(a: Answers) -> str:

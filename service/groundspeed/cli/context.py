@@ -57,3 +57,10 @@ def make_folder(folder: Path) -> None:
             f"The data folder {folder} cannot be made: {error.strerror}.",
             "Name another with --data, or correct what is in the way.",
         ) from None
+
+
+def project_of(db: Database, given: str | None) -> str:
+    """The project that was named, or the only one. Raises NotFound, Invalid."""
+    from groundspeed.service.usecases import lookup
+
+    return lookup.only_project(db, given)

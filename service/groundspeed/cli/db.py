@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from groundspeed.cli import context
+from groundspeed.cli.output import show_json
 
 app = typer.Typer(no_args_is_help=True, help="The database: upgrade, backup, restore, export.")
 
@@ -29,7 +30,7 @@ def upgrade(data: context.DataOption = None) -> None:
 
 
 @app.command()
-def check(data: context.DataOption = None) -> None:
+def check(data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Say how the database stands to this release; changes nothing. Exit status 1: an upgrade is due."""
     from groundspeed.service.db import migrate
     from groundspeed.service.db.engine import Database
@@ -40,6 +41,9 @@ def check(data: context.DataOption = None) -> None:
         standing = migrate.check(db)
     finally:
         db.close()
+    if json:
+        show_json({"standing": standing})
+        raise typer.Exit(0 if standing == "current" else 1)
     words = {"current": "current", "empty": "empty: `groundspeed db upgrade` makes the tables"}
     sys.stdout.write(
         f"The database is {words.get(standing, 'older: `groundspeed db upgrade` brings it up to date')}.\n"

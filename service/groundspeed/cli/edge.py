@@ -13,7 +13,18 @@ FAILED = 2
 """Exit status for anything that the user can put right; 1 is left to commands that answer no."""
 
 _EXTRAS = {
-    "service": ("alembic", "celery", "croniter", "fastapi", "jinja2", "scipy", "sqlalchemy", "sqlmodel", "uvicorn"),
+    "service": (
+        "alembic",
+        "celery",
+        "croniter",
+        "fastapi",
+        "jinja2",
+        "orjson",
+        "scipy",
+        "sqlalchemy",
+        "sqlmodel",
+        "uvicorn",
+    ),
     "worker": ("httpx", "kombu", "psutil", "pydantic_settings", "tenacity", "groundspeed.workers"),
 }
 

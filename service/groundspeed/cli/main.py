@@ -38,6 +38,7 @@ def _register() -> None:
     from groundspeed.cli import (
         bisect,
         campaign,
+        comparing,
         db,
         demo,
         detect,
@@ -48,8 +49,12 @@ def _register() -> None:
         github,
         importing,
         init,
+        regressions,
+        report,
+        showing,
         site,
         up,
+        watching,
     )
 
     app.command("up")(up.up)
@@ -62,6 +67,12 @@ def _register() -> None:
     app.command("doctor")(doctor.doctor)
     app.command("import")(importing.import_results)
     app.command("export")(exporting.export_results)
+    app.command("report")(report.report)
+    app.command("compare")(comparing.compare)
+    app.command("show")(showing.show)
+    app.command("history")(showing.history)
+    app.command("regressions")(regressions.regressions)
+    app.command("watch")(watching.watch)
     app.command("event")(campaign.tell)
     app.add_typer(campaign.app, name="campaign")
     app.add_typer(db.app, name="db")
@@ -151,6 +162,7 @@ def project_add(
     branch: Annotated[str | None, typer.Option(help="Branch to watch; otherwise the configuration's.")] = None,
     credential: Annotated[str | None, typer.Option(help="Name of a credential in the settings.")] = None,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Put a repository under watch."""
     from datetime import UTC, datetime
@@ -163,6 +175,9 @@ def project_add(
     with context.database(settings) as db:
         new = projects.New(place, branch, credential, watch=True, poll_interval_s=settings.poll_interval_s)
         added = projects.add(db, repository.mirrors(settings), new, datetime.now(UTC))
+    if json:
+        show_json(added)
+        return
     console().print(f"{added.slug} ({added.branch}) is {'now' if added.created else 'already'} under watch.")
 
 
@@ -195,6 +210,7 @@ def ask(
         int, typer.Option(min=1, max=10_000, help="Only every so many-th commit; a finding fills in what lies between.")
     ] = 1,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Ask for commits to be measured; a running Groundspeed (or the next one) does it."""
     from datetime import UTC, datetime
@@ -206,6 +222,9 @@ def ask(
     with context.database(settings) as db:
         asked = requests.Asked(range=commits, suites=tuple(suite or ()), every=every)
         ref = requests.create(db, repository.mirrors(settings), project, asked, datetime.now(UTC))
+    if json:
+        show_json(ref)
+        return
     console().print(f"Request {ref.id} is {ref.state}{'' if ref.created else ' (it was asked before)'}.")
 
 
@@ -243,6 +262,7 @@ def token_create(
     role: Annotated[str, typer.Option(help="viewer, triager, operator, admin or worker.")] = "viewer",
     node: Annotated[str | None, typer.Option(help="For a worker: the only node it speaks for.")] = None,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Make a token; it is shown once."""
     from datetime import UTC, datetime
@@ -251,11 +271,14 @@ def token_create(
 
     with context.database(context.settings_for(data)) as db:
         secret = tokens.create(db, tokens.New(name, role, node), datetime.now(UTC))
-    sys.stdout.write(secret + "\n")
+    if json:
+        show_json({"name": name, "role": role, "node": node, "token": secret})
+    else:
+        sys.stdout.write(secret + "\n")
 
 
 @token_app.command("revoke")
-def token_revoke(name: str, data: context.DataOption = None) -> None:
+def token_revoke(name: str, data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """End every token of that name."""
     from datetime import UTC, datetime
 
@@ -263,4 +286,7 @@ def token_revoke(name: str, data: context.DataOption = None) -> None:
 
     with context.database(context.settings_for(data)) as db:
         count = tokens.revoke(db, name, datetime.now(UTC))
-    console().print(f"{count} tokens were revoked.")
+    if json:
+        show_json({"name": name, "revoked": count})
+    else:
+        console().print(f"{count} tokens were revoked.")

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 
-def console() -> Console:
+def console(*, quiet: bool = False) -> Console:
     """Standard output; without colours and as wide as its content needs when it is no terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=160, no_color=True, soft_wrap=True)
+    out = Console(highlight=False, quiet=quiet)
+    return out if out.is_terminal else Console(highlight=False, width=4000, no_color=True, soft_wrap=True, quiet=quiet)
 
 
 def show_json(value: Any) -> None:

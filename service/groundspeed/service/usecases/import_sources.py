@@ -81,7 +81,7 @@ class Sources:
             if path.is_file() and path.name.lower().endswith(_ARCHIVES):
                 yield from self._folder(self._unpacked(path), path.name)
             elif path.is_file():
-                yield Single(_document(path, path.name))
+                yield Single(document_of(path, path.name))
             else:
                 yield from self._folder(path, "")
 
@@ -116,19 +116,19 @@ class Sources:
         criterion = [p for p in files if p not in taken and _in_criterion(p)]
         taken |= set(criterion)
         if criterion:
-            yield CriterionTree(label or folder.name, tuple(_document(p, _name(p, folder, label)) for p in criterion))
+            yield CriterionTree(label or folder.name, tuple(document_of(p, _name(p, folder, label)) for p in criterion))
         for path in files:
             if path in taken or path.name == "asv.conf.json":
                 continue
             if path.name.lower().endswith(_ARCHIVES):
                 yield from self._folder(self._unpacked(path), _name(path, folder, label))
                 continue
-            yield Single(_document(path, _name(path, folder, label)))
+            yield Single(document_of(path, _name(path, folder, label)))
 
     def _asv(self, root: Path, inside: Sequence[Path], folder: Path, label: str) -> AsvTree:
         benchmarks, machines, results = {}, {}, []
         for path in inside:
-            document = _document(path, _name(path, folder, label))
+            document = document_of(path, _name(path, folder, label))
             try:
                 if path.name == "benchmarks.json" and path.parent == root:
                     benchmarks = asv.read_benchmarks(document)
@@ -168,7 +168,9 @@ def _name(path: Path, folder: Path, label: str) -> str:
     return f"{label}/{inside}" if label else inside
 
 
-def _document(path: Path, name: str) -> Document:
+def document_of(path: Path, name: str) -> Document:
+    """A file under the name that messages give it."""
+
     def opened() -> IO[bytes]:
         return path.open("rb")
 

@@ -14,7 +14,18 @@ from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
-from groundspeed.service.usecases import analyse, followup, jobs, leases, outbox, planning, retention, silence, watch
+from groundspeed.service.usecases import (
+    analyse,
+    environment_changes,
+    followup,
+    jobs,
+    leases,
+    outbox,
+    planning,
+    retention,
+    silence,
+    watch,
+)
 from groundspeed.service.usecases.campaigns import hooks
 from groundspeed.service.usecases.campaigns import step as campaign_step
 
@@ -89,6 +100,7 @@ def tick() -> None:
         watch_project(project_id)
     for project_id in followup.waiting(parts.database, now):
         follow_up(project_id)
+    environment_changes.plan(parts.database, now)
     campaign_step.tick(parts.database, now, parts.settings.node_silent_s)
     hooks.forgotten(parts.database, now, parts.settings.campaign_hook_s)
     jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)

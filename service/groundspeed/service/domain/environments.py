@@ -145,7 +145,7 @@ def _change(a: Facet | None, b: Facet | None) -> FacetChange | None:
     kind = _kind(a, b)
     if kind is None:
         return None
-    reasons = "; ".join(f.reason for f in (a, b) if f is not None and f.value is None and f.reason)
+    reasons = "; ".join(dict.fromkeys(f.reason for f in (a, b) if f is not None and f.value is None and f.reason))
     tracked = any(f.tracked for f in (a, b) if f is not None)
     return FacetChange(some.layer, some.name, a.value if a else None, b.value if b else None, kind, tracked, reasons)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -165,6 +165,8 @@ def _jobs(
                            _required(request, suite))
         for suite in checked
     }  # fmt: skip
+    for spec, requirements in drafts.values():
+        _sharpen(spec, requirements, request.payload)
     if "base" in request.payload:
         base, head = (stored[request.payload[side]] for side in ("base", "head"))
         return _Jobs([_gate(request, name, draft, base, head) for name, draft in drafts.items()], 0)
@@ -200,6 +202,14 @@ def _required(request: Request, suite: CheckedSuite) -> dict[str, Any]:
     """What the suite needs of a node, in the pool that the request names if it does."""
     pool = request.payload.get("pool")
     return specs.requirements(suite, request.payload.get("trust", "trusted")) | ({"pool": pool} if pool else {})
+
+
+def _sharpen(spec: dict[str, Any], requirements: dict[str, Any], payload: Mapping[str, Any]) -> None:
+    """A request may name the node that is to measure, and how many fresh processes at least."""
+    if payload.get("node"):
+        requirements |= {"node": payload["node"], "pool": payload.get("pool") or requirements.get("pool") or "default"}
+    for benchmark in spec["benchmarks"]:
+        benchmark["replicates"] = max(int(benchmark["replicates"]), int(payload.get("replicates") or 1))
 
 
 def _gate(

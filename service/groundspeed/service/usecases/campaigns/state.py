@@ -96,7 +96,11 @@ def side_effects(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """In words: settings that were lost, and what else is different."""
     _, lost, other = e.explain_upgrade(before, after, wanted)
-    return e.collapse(lost), e.collapse(change for change in other if change.kind != "unknown")
+    gone = [change for change in lost if change.kind != "unknown"]
+    # A setting that cannot be read may have been lost; anything else that is unknown on both sides is no news.
+    unread = [change for change in lost if change.kind == "unknown"]
+    rest = [change for change in other if change.kind != "unknown" or (change.before is None) != (change.after is None)]
+    return e.collapse(gone), e.collapse([*rest, *unread])
 
 
 def views(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> list[NodeView]:

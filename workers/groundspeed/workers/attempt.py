@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from typing import Self
+from typing import Any, Self
 
 from groundspeed.service.wire import v1
 from groundspeed.workers.client import Client
@@ -27,6 +27,8 @@ class Attempt:
         self.id = attempt_id
         self.stop = threading.Event()
         """Set when the job must end at once; ``check`` says why."""
+        self.control: dict[str, Any] = {}
+        """What the control workload took in this lease."""
         self._client = client
         self._every_s = max(lease_s / 3.0, 0.2)
         self._reason = ""

@@ -10,9 +10,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from queue import Empty, Queue
+from typing import Any
 
 from groundspeed.service.wire import v1
-from groundspeed.workers import facets, hygiene, sandbox, system
+from groundspeed.workers import control, facets, hygiene, sandbox, system
 from groundspeed.workers.address import own_address
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull, Stopped
@@ -137,6 +138,7 @@ class WorkerNode:
             attempt.end("shutdown")
         try:
             with attempt:
+                attempt.control = self._control(slot)
                 finish = JobRun(
                     self._node, slot, attempt, job, facets.choose(self._facets(), job.track, job.info)
                 ).run()
@@ -145,6 +147,13 @@ class WorkerNode:
         finally:
             with self._guard:
                 del self._attempts[attempt_id]
+
+    def _control(self, slot: Slot) -> dict[str, Any]:
+        settings, stack = self._node.settings, self._node.stack
+        if settings.control == "off":
+            return {}
+        on_device = settings.control == "auto" and self._devices and settings.device in {"auto", "cuda"} and stack.torch
+        return control.measure(stack.executable, "cuda" if on_device else "none", slot.cpus)
 
     def _finish(self, attempt_id: str, finish: v1.FinishRequest) -> None:
         """Through the spool, so that it follows the results and survives a restart."""

@@ -125,7 +125,7 @@ class Runner:
             started_at=started_at,
             duration_s=time.monotonic() - started,
             report=report,
-            conditions={"compile_caches": "warm" if warm else "cold"},
+            conditions={"compile_caches": "warm" if warm else "cold", "control": self.attempt.control},
             environment=self.facets,
             build=side.environment.facets(),
             artefacts=self._keep_artefacts(report, scratch / "work"),

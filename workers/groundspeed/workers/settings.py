@@ -68,6 +68,8 @@ class WorkerSettings(BaseSettings):
     """Device handed to benchmarks: auto, cpu, cuda, xpu, mps."""
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     """Jobs at a time. 1: the node is used exclusively. More: processors and devices are divided among the slots."""
+    control: Annotated[str, Field(pattern=r"^(auto|cpu|off)$")] = "auto"
+    """The tiny control workload of each lease: auto, on a device too where there is one; cpu, the processor; off."""
     lock_clocks: bool = False
     """Whether the worker may lock the device's clocks while it measures (they are restored afterwards)."""
     cache_dir: Path | None = None

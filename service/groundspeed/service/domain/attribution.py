@@ -81,6 +81,23 @@ def attribute(cells: Mapping[Cell, Sequence[float]], min_effect: float = 0.01, c
     return Attribution(cause, words, code, environment)
 
 
+MACHINE = 0.03
+"""A control workload that moves by less says nothing of the machine."""
+
+
+def moved(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """How a control workload changed (after over before) where that is beyond its own scatter; None: it did not.
+
+    >>> moved([1.0, 1.01], [1.1, 1.11]) is not None, moved([1.0, 1.01], [1.0, 1.02])
+    (True, None)
+    """
+    if not before or not after:
+        return None
+    ratio = float(np.median(after) / np.median(before))
+    apart = min(after) > max(before) or max(after) < min(before)
+    return ratio if apart and abs(ratio - 1) > MACHINE else None
+
+
 def _cause(code: bool, environment: bool) -> Cause:
     if code and environment:
         return "both"

@@ -28,6 +28,7 @@ from groundspeed.service.db.tables import (
     Run,
     Series,
 )
+from groundspeed.service.domain import attribution
 from groundspeed.service.domain.attribution import AFTER, BEFORE, BY_CODE, BY_ENVIRONMENT, Attribution, Cell, missing
 from groundspeed.service.domain.attribution import attribute as judge
 from groundspeed.service.errors import NotFound
@@ -219,11 +220,46 @@ def explain(database: Database, change_point_id: int) -> dict[str, Any]:
                 col(Request.idempotency_key).startswith(f"attribute:{suite}:"),
             )
         ).all()
+        machine = _machine(session, point)
     return {
         "cause": answer.cause,
+        "machine": machine,
         "reason": _reason(answer, wanted, any(state in {"pending", "planned", "running"} for state in asked)),
         "cells": {f"{commit} commit, {environment} environment": len(v) for (commit, environment), v in there.items()},
     }
+
+
+def _machine(session: Session, point: ChangePoint) -> str:
+    """What the control workload of the leases says of the machine itself, before and after; empty: nothing."""
+    sides = (
+        (point.before_revision_id, point.environment_from_id),
+        (point.after_revision_id, point.environment_to_id),
+    )
+    before, after = (_control(session, point.series_id, *side) for side in sides)
+    told = []
+    for name, words in (("cpu_s", "processor"), ("device_s", "device"), ("memory_s", "memory of the device")):
+        found = attribution.moved(before.get(name, ()), after.get(name, ()))
+        if found is not None:
+            told.append(f"the {words} took {found - 1:+.1%} for the control workload")
+    return "; ".join(told)
+
+
+def _control(session: Session, series: int, revision: int, environment: int | None) -> dict[str, list[float]]:
+    """Seconds of the control workload by piece, one value a lease."""
+    query = (
+        select(col(Run.attempt_id), col(Run.conditions))
+        .join(Result, col(Result.run_id) == col(Run.id))
+        .where(col(Result.series_id) == series, col(Run.revision_id) == revision)
+    )
+    if environment is not None:
+        query = query.where(col(Run.environment_id) == environment)
+    leases = {attempt: conditions.get("control") for attempt, conditions in session.execute(query).tuples()}
+    found: dict[str, list[float]] = {}
+    for control in leases.values():
+        for name, value in (control if isinstance(control, dict) else {}).items():
+            if name.endswith("_s") and isinstance(value, (int, float)) and value > 0:
+                found.setdefault(name, []).append(float(value))
+    return found
 
 
 def _reason(answer: Attribution, wanted: Sequence[Corner], coming: bool) -> str:

@@ -1,0 +1,88 @@
+"""What a node says of itself, and the tiny workload by which a machine is told from the code."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+from pathlib import Path
+
+import pytest
+
+from groundspeed.plugins.device import nvml_facets
+from groundspeed.service.wire import v1
+from groundspeed.workers import control, facets, system
+
+
+def test_docstring_examples_hold() -> None:
+    assert doctest.testmod(nvml_facets).failed == 0
+
+
+def read(tmp_path: Path, environ: dict[str, str] | None = None) -> dict[str, v1.Facet]:
+    return {facet.name: facet for facet in system.facets(environ or {}, tmp_path)}
+
+
+def put(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_governor_numa_and_network_are_read_from_the_kernel(tmp_path: Path) -> None:
+    put(tmp_path, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+    put(tmp_path, "sys/devices/system/node/node0/cpulist", "0-3")
+    put(tmp_path, "sys/devices/system/node/node1/cpulist", "4-7")
+    put(tmp_path, "sys/class/infiniband/mlx5_0/fw_ver", "28.39.1002")
+    put(tmp_path, "sys/class/infiniband/mlx5_0/board_id", "MT_0000000838")
+    put(tmp_path, "sys/module/mlx5_core/version", "23.10-2.1.3")
+    found = read(tmp_path)
+    values = {name: found[name].value for name in ("governor", "numa_nodes", "nic", "ofed")}
+    assert values == {
+        "governor": "performance",
+        "numa_nodes": "2",
+        "nic": "mlx5_0 MT_0000000838 firmware 28.39.1002",
+        "ofed": "23.10-2.1.3",
+    }
+    assert all(found[name].tracked for name in values)
+
+
+def test_what_is_not_there_is_unknown_with_the_reason_and_does_not_count(tmp_path: Path) -> None:
+    governor = read(tmp_path)["governor"]
+    assert (governor.value, governor.tracked) == (None, False)
+    assert "no frequency scaling" in governor.reason
+
+
+def test_variables_that_steer_libraries_count_and_secrets_are_never_told(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {"NCCL_ALGO": "Ring", "CUDA_VISIBLE_DEVICES": "0", "NCCL_SECRET_KEY": "x", "HOME": "/root",
+         "GROUNDSPEED_WORKER_IMAGE": "sha256:1"},
+    )  # fmt: skip
+    names = {name for name in found if name.startswith("env.")}
+    assert names == {"env.NCCL_ALGO", "env.CUDA_VISIBLE_DEVICES"}
+    assert found["env.NCCL_ALGO"].tracked
+    assert not found["env.CUDA_VISIBLE_DEVICES"].tracked
+    assert (found["image"].layer, found["image"].value) == ("stack", "sha256:1")
+
+
+def test_operators_and_projects_move_facets_between_what_counts_and_what_is_told() -> None:
+    found = [
+        v1.Facet(layer="node", name="gpu0.vbios", value="1"),
+        v1.Facet(layer="node", name="os", value="x", tracked=False),
+    ]
+    assert facets.choose(found, (), ()) == tuple(found)
+    chosen = facets.choose(found, ["os"], ["gpu*.vbios"])
+    assert {facet.name: facet.tracked for facet in chosen} == {"gpu0.vbios": False, "os": True}
+
+
+def test_the_control_workload_times_its_pieces_and_its_failure_is_an_answer() -> None:
+    found = control.measure(Path(sys.executable), "none")
+    assert found["version"] == control.VERSION
+    assert found["cpu_s"] > 0
+    assert "could not be run" in control.measure(Path("/nonexistent/python"), "none")["unavailable"]
+    assert "failed" in control.measure(Path(sys.executable), "no-such-device", size=8)["unavailable"]
+
+
+def test_the_control_workload_on_a_device_times_product_and_copy() -> None:
+    pytest.importorskip("torch")
+    found = control.measure(Path(sys.executable), "cpu", size=64)
+    assert found["device_s"] > 0
+    assert found["memory_s"] > 0

@@ -17,6 +17,7 @@ from formats import trees
 from groundspeed.cli.exporting import export_results
 from groundspeed.cli.importing import import_results
 from groundspeed.cli.report import commit_of_this_job, report
+from groundspeed.client import OPERATIONS, Client
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
@@ -98,7 +99,7 @@ def test_what_a_service_refuses_is_told_in_its_words(service: str, tmp_path: Pat
     """No such project; a file of no known format, with its line; a file that is not there."""
     (tmp_path / "h.json").write_text(HYPERFINE)
     (tmp_path / "junk.txt").write_text("junk\n")
-    with pytest.raises(Invalid, match="There is no project nope"):
+    with pytest.raises(NotFound, match="There is no project nope"):
         invoke("report", tmp_path / "h.json", "-p", "nope", "--url", service)
     with pytest.raises(Invalid, match=r"junk\.txt:1: no known format"):
         invoke("report", tmp_path / "junk.txt", "-p", "demo", "--url", service)
@@ -106,10 +107,39 @@ def test_what_a_service_refuses_is_told_in_its_words(service: str, tmp_path: Pat
         invoke("report", tmp_path / "none.json", "-p", "demo", "--url", service)
 
 
+def test_every_call_of_the_client_is_in_the_description(sqlite_database: Database, tmp_path: Path) -> None:
+    """Method, path, parameters, body and answer of each operation are those of the OpenAPI document."""
+    described = app(sqlite_database, tmp_path / "service").openapi()["paths"]
+    assert len(OPERATIONS) > 15
+    for one in OPERATIONS:
+        operation = described[one.path][one.method.lower()]
+        (answer,) = [r for code, r in operation["responses"].items() if code.startswith("2")]
+        assert answer["content"]["application/json"]["schema"]["$ref"].endswith(f"/{one.answer.__name__}"), one.path
+        known = {p["name"] for p in operation["parameters"]} if "parameters" in operation else set()
+        assert set(one.query) <= known, one.path
+        if one.body is not None:
+            sent = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+            assert sent.endswith(f"/{one.body.__name__}"), one.path
+
+
+def test_the_client_reads_what_it_has_sent(service: str) -> None:
+    """Through a real server: results go in, and projects, series, commits, graphs, comparisons and searches come out typed."""
+    with Client(service) as client:
+        assert client.report("demo", HYPERFINE.encode(), name="h.json", commit="abcdef2").results == 3
+        assert [card.project.slug for card in client.projects().projects] == ["demo"]
+        card = next(c for c in client.benchmarks("demo").cards if c.series.suite == "sort big" and c.series.unit == "s")
+        assert client.commit("demo", "abcdef2").results
+        assert client.compare("demo", "abcdef1", "abcdef2").counts == {"never-compared": 4}
+        assert client.series("demo", card.series.id).series[0].series.id == card.series.id
+        assert client.regressions("demo").rows == ()
+        with pytest.raises(NotFound, match="There is no project"):
+            client.overview("no such?")
+
+
 def test_a_service_that_is_away_is_told_after_some_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four tries, then one sentence with the address."""
     waits: list[float] = []
-    monkeypatch.setattr("groundspeed.cli.report.sleep", waits.append)
+    monkeypatch.setattr("groundspeed.client.client.sleep", waits.append)
     (tmp_path / "h.json").write_text(HYPERFINE)
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
         invoke("report", tmp_path / "h.json", "-p", "demo", "--url", "http://127.0.0.1:9")

@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from time import sleep
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from groundspeed.cli.output import console, show_json
 
 if TYPE_CHECKING:
-    import httpx
+    from groundspeed.service.wire.imports import Imported
 
 _COMMIT_VARIABLES = (
     "GITHUB_SHA",
@@ -24,8 +23,6 @@ _COMMIT_VARIABLES = (
     "CIRCLE_SHA1",
     "BUILD_SOURCEVERSION",
 )
-_ATTEMPTS = 4
-_TIMEOUT_S = 60.0
 
 
 def report(
@@ -40,59 +37,25 @@ def report(
 
     Exit status 0: all are there; 1: parts were refused; 2: nothing could be sent.
     """
-    import httpx
-
+    from groundspeed.client import Client
     from groundspeed.service.errors import Invalid
 
     sha = (commit or commit_of_this_job()).lower()
-    token = os.environ.get("GROUNDSPEED_TOKEN", "")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    replies = []
-    with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=_TIMEOUT_S) as client:
+    replies: list[Imported] = []
+    with Client(url, token=os.environ.get("GROUNDSPEED_TOKEN", "")) as service:
         for path in paths:
             if str(path) != "-" and not path.is_file():
                 raise Invalid(f"There is no file {path}.", "Give what the benchmark tool has written.")
             body = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-            query = {"name": path.name if str(path) != "-" else "stdin", "format": form, "commit": sha}
-            replies.append(send(client, project, body, query))
+            name = path.name if str(path) != "-" else "stdin"
+            replies.append(service.report(project, body, name=name, form=form, commit=sha))
     if as_json:
         show_json(replies)
     else:
         for path, reply in zip(paths, replies, strict=True):
             console().print(f"{path}: {_words(reply)}", markup=False)
-    if any(reply["refused"] for reply in replies):
+    if any(reply.refused for reply in replies):
         raise typer.Exit(1)
-
-
-def send(client: httpx.Client, project: str, body: bytes, query: dict[str, str]) -> dict[str, Any]:
-    """Post one file; tried again when the service or the network is away (posting twice adds nothing).
-
-    Raises :class:`Unavailable` or :class:`Invalid` with what the service said.
-    """
-    import httpx
-
-    from groundspeed.service.errors import Invalid, Unavailable
-
-    trouble = ""
-    for attempt in range(_ATTEMPTS):
-        try:
-            reply = client.post(
-                f"/api/v1/projects/{project}/results", content=body, params={k: v for k, v in query.items() if v}
-            )
-        except httpx.TransportError as error:
-            trouble = str(error) or type(error).__name__
-        else:
-            if reply.status_code < 400:
-                found: dict[str, Any] = reply.json()
-                return found
-            if reply.status_code not in {429, 502, 503, 504}:
-                raise Invalid(f"The service refused the results ({reply.status_code}): {_problem(reply)}")
-            trouble = f"it answers {reply.status_code}"
-        if attempt + 1 < _ATTEMPTS:
-            sleep(2.0**attempt)
-    raise Unavailable(
-        f"The service at {client.base_url} cannot be reached: {trouble}.", "Give --url or GROUNDSPEED_URL."
-    )
 
 
 def commit_of_this_job() -> str:
@@ -107,16 +70,8 @@ def commit_of_this_job() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _problem(reply: httpx.Response) -> str:
-    try:
-        body = reply.json()
-    except ValueError:
-        return reply.text[:300]
-    return f"{body.get('title', '')} {body.get('detail', '')}".strip() if isinstance(body, dict) else str(body)[:300]
-
-
-def _words(reply: dict[str, Any]) -> str:
-    text = f"{reply['results']} results, {reply['already']} runs were there already"
-    for left in reply["skipped"]:
-        text += f"; skipped {left['count']} × {left['reason']} ({', '.join(left['where'][:2])})"
-    return text + "".join(f"; refused {error}" for error in reply["refused"])
+def _words(reply: Imported) -> str:
+    text = f"{reply.results} results, {reply.already} runs were there already"
+    for left in reply.skipped:
+        text += f"; skipped {left.count} × {left.reason} ({', '.join(left.where[:2])})"
+    return text + "".join(f"; refused {error}" for error in reply.refused)

@@ -18,6 +18,7 @@ import shlex
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +28,7 @@ Values = dict[str, float]
 
 PLUGIN = """
 import json, os, sys
+from itertools import pairwise
 from pathlib import Path
 from groundspeed.plugins.asv_support import suite
 wishes = suite.Wishes(**json.loads(sys.argv[1]))
@@ -193,7 +195,7 @@ def table(report: dict[str, Any]) -> str:
 def spread(pairs: list[tuple[float, float]], side: int) -> float:
     """Median relative step from a commit to the next, as a standard deviation of one value."""
     values = [pair[side] for pair in pairs]
-    steps = [abs(b - a) / a for a, b in zip(values, values[1:], strict=False) if a]
+    steps = [abs(b - a) / a for a, b in pairwise(values) if a]
     return 1.4826 * median(steps) / math.sqrt(2) if steps else 0.0
 
 

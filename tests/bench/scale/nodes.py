@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,9 +134,9 @@ async def _register(http: httpx.AsyncClient, name: str) -> None:
 
 
 async def _node(http: httpx.AsyncClient, name: str, left: list[int], found: Simulated, *, results: bool) -> None:
-    asking = v1.ClaimRequest(protocol=v1.PROTOCOL, node=name)
     while left[0] > 0:
         left[0] -= 1
+        asking = v1.ClaimRequest(protocol=v1.PROTOCOL, node=name, delivery=uuid.uuid4().hex)
         begin = time.perf_counter()
         claim = await _post(http, f"/workers/{name}/next", asking)
         found.claims_s.append(time.perf_counter() - begin)
@@ -151,7 +152,12 @@ async def _node(http: httpx.AsyncClient, name: str, left: list[int], found: Simu
 
 async def _post(http: httpx.AsyncClient, path: str, message: v1.Wire) -> dict[str, object]:
     body = message.model_dump_json()
-    reply = await http.post(path, content=body, headers={"content-type": "application/json"})
+    while True:
+        try:
+            reply = await http.post(path, content=body, headers={"content-type": "application/json"})
+            break
+        except httpx.TransportError:  # as a worker does: every message may be repeated
+            await asyncio.sleep(0.2)
     assert reply.status_code == 200, reply.text
     answer: dict[str, object] = reply.json()
     return answer

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, func, or_, select
+from sqlalchemy import Integer, Row, String, and_, cast, func, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
@@ -40,6 +40,7 @@ def open_regressions_by_project(session: Session) -> dict[int, int]:
     rows = session.execute(
         select(col(t.Regression.project_id), func.count())
         .where(col(t.Regression.state).in_(OPEN_STATES), col(t.Regression.kind) == "regression")
+        .where(col(t.Regression.ignored_at).is_(None))
         .group_by(col(t.Regression.project_id))
     )
     return {row[0]: row[1] for row in rows}
@@ -119,15 +120,25 @@ def revisions_between(session: Session, project_id: int, low: int, high: int, li
 
 
 def revision_columns(session: Session, project_id: int, positions: Collection[int]) -> Sequence[Row[Any]]:
-    """(id, sha, position, committed_at, author, title) of the commits at these positions, oldest first."""
+    """(id, sha, position, seconds of its commit, author, 120 characters of its title) of the commits at these
+    positions, oldest first.
+    """
     r = t.Revision
-    query = select(col(r.id), col(r.sha), col(r.position), col(r.committed_at), col(r.author), col(r.title))
+    at, title = epoch_seconds(session, col(r.committed_at)), func.substr(col(r.title), 1, 120)
+    query = select(col(r.id), col(r.sha), col(r.position), at, col(r.author), title)
     query = query.where(col(r.project_id) == project_id).order_by(col(r.position))
     if len(positions) <= 100:
         return fetch(session, query.where(col(r.position).in_(positions)))
     # A range is read in one go; a list of thousands would be looked up one by one.
     found = fetch(session, query.where(col(r.position).between(min(positions), max(positions))))
     return [row for row in found if row.position in positions]
+
+
+def epoch_seconds(session: Session, time: Any) -> Any:
+    """Whole seconds since the epoch, made by the database: a date object for each of thousands of rows costs more."""
+    if session.get_bind().dialect.name == "sqlite":
+        return cast(func.strftime("%s", time, type_=String), Integer)
+    return cast(func.floor(func.extract("epoch", time)), Integer)
 
 
 def revisions_at(session: Session, project_id: int, positions: Collection[int]) -> dict[int, t.Revision]:
@@ -410,30 +421,34 @@ def regressions(
     *,
     kinds: Sequence[str] = (),
     states: Sequence[str] = (),
+    ignored: bool | None = None,
     below: int | None = None,
     limit: int = 50,
 ) -> Sequence[t.Regression]:
-    """Newest first, ids below ``below``."""
+    """Newest first, ids below ``below``; ``ignored``: only those that are left out of the queue, or only the others."""
     r = t.Regression
     query = select(r).where(col(r.project_id) == project_id)
     if kinds:
         query = query.where(col(r.kind).in_(kinds))
     if states:
         query = query.where(col(r.state).in_(states))
+    if ignored is not None:
+        query = query.where(col(r.ignored_at).is_not(None) if ignored else col(r.ignored_at).is_(None))
     if below is not None:
         query = query.where(col(r.id) < below)
     return session.execute(query.order_by(col(r.id).desc()).limit(limit)).scalars().all()
 
 
 def regression_counts(session: Session, project_id: int, kind: str) -> dict[str, int]:
-    query = (
-        select(col(t.Regression.state), func.count())
-        .where(col(t.Regression.project_id) == project_id)
-        .group_by(col(t.Regression.state))
-    )
+    """Number by state; those that are ignored for a time count as such whatever their state."""
+    ignored = col(t.Regression.ignored_at).is_not(None)
+    query = select(col(t.Regression.state), ignored, func.count()).where(col(t.Regression.project_id) == project_id)
     if kind:
         query = query.where(col(t.Regression.kind) == kind)
-    return {row[0]: row[1] for row in session.execute(query)}
+    counts: dict[str, int] = {}
+    for state, away, count in session.execute(query.group_by(col(t.Regression.state), ignored)):
+        counts["ignored" if away else state] = counts.get("ignored" if away else state, 0) + count
+    return counts
 
 
 def regression(session: Session, id_: int) -> t.Regression | None:

@@ -6,8 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import Session
 
@@ -31,14 +32,15 @@ class GraphQuery:
     points: int = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(NamedTuple):
+    """A tuple, because thousands are made for one graph."""
+
     position: int
     environment: int
     value: float
     low: float
     high: float
-    count: int
+    many: int
     run: int
     state: str
 
@@ -91,9 +93,13 @@ def _by_series(session: Session, project_id: int, query: GraphQuery, high: int) 
 
 def _points(rows: list[Any]) -> list[_Point]:
     """Results of the same commit and environment become one point. Rows as ``reads.points`` gives them."""
+    places = [(position, environment) for _, position, environment, *_ in rows]
+    if len(set(places)) == len(rows):
+        alone = [_alone(row) for row in rows]
+        return alone if places == sorted(places) else sorted(alone)
     groups: dict[tuple[int, int], list[Any]] = {}
-    for row in rows:
-        groups.setdefault((row[1], row[2]), []).append(row)
+    for place, row in zip(places, rows, strict=True):
+        groups.setdefault(place, []).append(row)
     return [_alone(group[0]) if len(group) == 1 else _together(group) for _, group in sorted(groups.items())]
 
 
@@ -171,16 +177,22 @@ def _same_place(series: Any, failure: Any) -> bool:
 
 
 def _columns(frame: _Frame, chosen: list[_Point]) -> v.Points:
+    position, environment, value, low, high, count, run, state = zip(*chosen, strict=True) if chosen else [()] * 8
     return v.Points.model_construct(
-        revision=tuple(frame.revision[p.position] for p in chosen),
-        environment=tuple(frame.environment[p.environment] for p in chosen),
-        value=tuple(refs.finite(p.value) for p in chosen),
-        low=tuple(refs.finite(p.low) for p in chosen),
-        high=tuple(refs.finite(p.high) for p in chosen),
-        count=tuple(p.count for p in chosen),
-        run=tuple(p.run for p in chosen),
-        state=tuple(p.state for p in chosen),
+        revision=tuple(map(frame.revision.__getitem__, position)),
+        environment=tuple(map(frame.environment.__getitem__, environment)),
+        value=_finite(value),
+        low=_finite(low),
+        high=_finite(high),
+        count=count,
+        run=run,
+        state=state,
     )
+
+
+def _finite(values: tuple[float, ...]) -> tuple[float | None, ...]:
+    """As they are where all are finite, which is nearly always."""
+    return values if all(map(isfinite, values)) else tuple(map(refs.finite, values))
 
 
 def _segments(points: list[_Point], chosen: list[_Point], ends: list[int]) -> tuple[v.Segment, ...]:
@@ -216,13 +228,14 @@ class _Frame:
         return self._environments
 
     def revisions(self) -> v.Revisions:
+        ids, shas, positions, times, authors, titles = zip(*self._rows, strict=True) if self._rows else [()] * 6
         return v.Revisions.model_construct(
-            id=tuple(r.id for r in self._rows),
-            sha=tuple(r.sha for r in self._rows),
-            position=tuple(r.position for r in self._rows),
-            at=tuple(int(r.committed_at.timestamp()) for r in self._rows),
-            author=tuple(r.author for r in self._rows),
-            title=tuple(r.title[:120] for r in self._rows),
+            id=ids,
+            sha=shas,
+            position=positions,
+            at=times,
+            author=authors,
+            title=titles,
         )
 
 

@@ -86,3 +86,14 @@ def test_the_control_workload_on_a_device_times_product_and_copy() -> None:
     found = control.measure(Path(sys.executable), "cpu", size=64)
     assert found["device_s"] > 0
     assert found["memory_s"] > 0
+
+
+def test_a_worker_that_has_some_of_the_devices_uses_those() -> None:
+    from groundspeed.workers.node import own
+    from groundspeed.workers.slots import divide
+
+    found = tuple(v1.DeviceSpec(index=i, uuid=f"GPU-{i}", model="H200") for i in range(4))
+    assert own(found, ()) == found
+    assert [device.uuid for device in own(found, ("1", "GPU-3"))] == ["GPU-1", "GPU-3"]
+    assert divide(1, (), ("GPU-1",))[0].devices == ()
+    assert divide(1, (), ("GPU-1",), restricted=True)[0].devices == ("GPU-1",)

@@ -43,9 +43,10 @@ class WorkerNode:
         """Set when there is a reason to ask for work before the next idle look."""
         self._attempts: dict[str, Attempt] = {}
         self._guard = threading.Lock()
-        self._devices = hygiene.devices()
+        self._devices = own(hygiene.devices(), node.settings.devices)
         self._slots: Queue[Slot] = Queue()
-        for slot in divide(node.settings.slots, usable_cpus(), [device.uuid for device in self._devices]):
+        mine = [device.uuid for device in self._devices]
+        for slot in divide(node.settings.slots, usable_cpus(), mine, restricted=bool(node.settings.devices)):
             self._slots.put(slot)
         self._threads = [
             threading.Thread(target=self._guarded, args=(self._live,), name="node", daemon=True),
@@ -275,6 +276,11 @@ class WorkerNode:
         stack = facets.stack_facets(self._node.stack, self._node.settings.stack)
         found = facets.merge(stack, hygiene.environment(), system.facets())
         return facets.choose(found, self._node.settings.track_facets, self._node.settings.info_facets)
+
+
+def own(found: tuple[v1.DeviceSpec, ...], chosen: tuple[str, ...]) -> tuple[v1.DeviceSpec, ...]:
+    """The devices that this worker may use, by index or UUID; all when none is named."""
+    return tuple(device for device in found if not chosen or {str(device.index), device.uuid} & set(chosen))
 
 
 def fingerprint(found: tuple[v1.Facet, ...]) -> str:

@@ -66,6 +66,8 @@ class WorkerSettings(BaseSettings):
     """Distributions of the node (with all they require) that every build sees below its own packages."""
     device: str = "auto"
     """Device handed to benchmarks: auto, cpu, cuda, xpu, mps."""
+    devices: tuple[str, ...] = ()
+    """Devices that this worker may use, as JSON of indices or UUIDs: ["0", "1"]; none: all that the machine has."""
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     """Jobs at a time. 1: the node is used exclusively. More: processors and devices are divided among the slots."""
     control: Annotated[str, Field(pattern=r"^(auto|cpu|off)$")] = "auto"

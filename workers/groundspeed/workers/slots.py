@@ -16,10 +16,13 @@ class Slot:
     devices: tuple[str, ...] = ()
 
 
-def divide(count: int, cpus: Sequence[int], devices: Sequence[str]) -> tuple[Slot, ...]:
-    """Processors in neighbouring runs of equal length, devices in turn. One slot has the whole node, unpinned."""
+def divide(count: int, cpus: Sequence[int], devices: Sequence[str], *, restricted: bool = False) -> tuple[Slot, ...]:
+    """Processors in neighbouring runs of equal length, devices in turn. One slot has the whole node, unpinned.
+
+    ``restricted``: the devices are a part of the node's, and one slot too has these only.
+    """
     if count == 1:
-        return (Slot(0),)
+        return (Slot(0, devices=tuple(devices) if restricted else ()),)
     share = max(len(cpus) // count, 1)
     return tuple(
         Slot(

@@ -36,6 +36,7 @@ SECTIONS = (
     ("[measure], also inside a suite as `measure`", model.MeasureSection),
     ("[[schedule]]", model.ScheduleSection),
     ("[environment]", model.EnvironmentSection),
+    ("[[owner]]", model.OwnerSection),
     ("[pull_request]", model.PullRequestSection),
     ("[github]", model.GitHubSection),
 )

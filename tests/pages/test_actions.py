@@ -117,13 +117,16 @@ PATHS = {
     "/projects/{slug}/commits/{sha}": "/projects/tinygpt/commits/{sha}", "/projects/{slug}/compare": "/projects/tinygpt/compare",
     "/projects/{slug}/runs": "/projects/tinygpt/runs", "/runs": "/runs", "/requests/{request_id}": "/requests/1", "/jobs/{job_id}": "/jobs/1",
     "/runs/{run_id}": "/runs/1", "/fleet": "/fleet", "/fleet/{name:path}": "/fleet/gpu-01", "/search": "/search?q=train",
-    "/account": "/account", "/accounts": "/accounts", "/audit": "/audit",
+    "/projects/{slug}/stragglers": "/projects/tinygpt/stragglers", "/campaigns": "/campaigns",
+    "/campaigns/{name}": "/campaigns/driver-580",
+    "/account": "/account", "/accounts": "/accounts", "/channels": "/channels", "/audit": "/audit",
 }  # fmt: skip
 EXTRA_READS = (
     "/projects/tinygpt/graph.csv?series=1",
     "/projects/tinygpt/compare.csv",
     "/projects/tinygpt/series/1/samples",
 )
+
 
 def test_a_token_for_one_project_sees_that_one(guarded: tuple[Site, dict[str, str]]) -> None:
     site, secrets = guarded
@@ -137,7 +140,7 @@ def test_a_token_for_one_project_sees_that_one(guarded: tuple[Site, dict[str, st
     assert {hit["url"].split("/")[2] for hit in hits} == {"other"}
     for view in VIEWS:
         path = PATHS[view.path].replace("{sha}", site.demo.shas[-1])
-        if "tinygpt" in path or path.startswith(("/runs", "/jobs", "/requests", "/fleet", "/account", "/audit")):
+        if "tinygpt" in path or path.startswith(("/runs", "/jobs", "/requests", "/fleet", "/account", "/audit", "/channels")):
             assert get(f"/api/v1{path}").status_code == 403, path
     for path in (*EXTRA_READS, f"/attempts/{site.demo.running_attempt}/events", "/requests/1/events"):
         assert get(f"/api/v1{path}").status_code == 403, path

@@ -67,9 +67,13 @@ def addresses(site: Site) -> dict[str, str]:
         "/runs/{run_id}": "/runs/1",
         "/fleet": "/fleet",
         "/fleet/{name:path}": f"/fleet/{d.nodes[0]}",
+        "/projects/{slug}/stragglers": f"/projects/{d.slug}/stragglers?days=3650",
+        "/campaigns": "/campaigns",
+        "/campaigns/{name}": "/campaigns/driver-580",
         "/search": "/search?q=train",
         "/account": "/account",
         "/accounts": "/accounts",
+        "/channels": "/channels",
         "/audit": "/audit?subject=regression",
     }
 

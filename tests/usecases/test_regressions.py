@@ -68,13 +68,13 @@ def test_owner_note_link_and_patience_are_edited_and_audited(world: World) -> No
     regressions.edit(
         world.db,
         1,
-        {"assignee": " bo ", "note": "seen", "link": "https://x.y/1", "ignore_until": "v2.1"},
+        {"assignee": " bo ", "note": "seen", "link": "https://x.y/1", "ignore_until": "2099-01-31"},
         LATER,
         actor="ada",
     )
     regressions.edit(world.db, 1, {"assignee": "bo"}, LATER, actor="ada")
     row = world.all(t.Regression)[0]
-    assert (row.assignee, row.note, row.link, row.ignore_until) == ("bo", "seen", "https://x.y/1", "v2.1")
+    assert (row.assignee, row.note, row.link, row.ignore_until) == ("bo", "seen", "https://x.y/1", "2099-01-31")
     [(actor, action, data)] = audit(world)
     assert (actor, action, data["to"]["assignee"], data["from"]["assignee"]) == ("ada", "regression.edit", "bo", "")
     regressions.edit(world.db, 1, {"note": ""}, LATER, actor="ada")

@@ -15,7 +15,7 @@ from groundspeed.service.api.auth import routes as sign_in
 from groundspeed.service.api.limits import BodyLimit
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
-from groundspeed.service.api.routes import health, people, results, views, webhooks, work, workers
+from groundspeed.service.api.routes import channels, health, people, results, views, webhooks, work, workers
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
@@ -56,6 +56,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(webhooks.router)
     reads = [Depends(needs("viewer"))]
     app.include_router(people.router)
+    app.include_router(channels.router)
     app.include_router(sign_in.router)
     app.include_router(pages.public)
     app.include_router(views.router, dependencies=reads)

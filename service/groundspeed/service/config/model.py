@@ -150,6 +150,13 @@ class GitHubSection(Section):
     """Labels of these issues."""
 
 
+class OwnerSection(Section):
+    path: Annotated[str, Field(min_length=1, max_length=500)]
+    """Files this owner answers for: `**` any folders, `*` within one name; without a slash, at any depth."""
+    owner: Annotated[str, Field(max_length=200)]
+    """Who a regression is assigned to when its suspect commits changed most there; the last rule that fits wins."""
+
+
 class EnvironmentSection(Section):
     track: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
     """Facets of node and stack that make an environment for this project though they would not: patterns."""
@@ -166,5 +173,6 @@ class ProjectConfig(Section):
     measure: MeasureSection = MeasureSection()
     suite: Annotated[tuple[SuiteSection, ...], Field(min_length=1)]
     schedule: tuple[ScheduleSection, ...] = ()
+    owner: Annotated[tuple[OwnerSection, ...], Field(max_length=1000)] = ()
     pull_request: PullRequestSection = PullRequestSection()
     github: GitHubSection = GitHubSection()

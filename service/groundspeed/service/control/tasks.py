@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from groundspeed.service.control import pulls, webhook
+from groundspeed.service.control import pulls, telling, webhook
 from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
@@ -76,6 +76,11 @@ def watch_project(project_id: int) -> None:
     _said(lambda: watch.poll(parts.database, parts.mirrors, project_id, _now()), f"project {project_id}")
 
 
+@_task("groundspeed.control.tell")
+def tell() -> None:
+    telling.tell(_parts())
+
+
 @_task("groundspeed.control.campaign_hook")
 def campaign_hook(part_id: int) -> None:
     """In a thread of its own: upgrading a node may take longer than the next tick can wait."""
@@ -111,6 +116,7 @@ def tick() -> None:
     keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
     retention.thin(parts.database, keep, now, steps=2)
     pulls.tick(parts, now)
+    telling.tick(parts, now)
     send_left_behind(parts.database)
 
 

@@ -15,7 +15,7 @@ from groundspeed.service.api.routes.loaders import Db, small_id
 from groundspeed.service.api.routes.reach import project_of_path
 from groundspeed.service.errors import Invalid
 from groundspeed.service.pages.routing import PageRoute
-from groundspeed.service.usecases import annotating, jobs, regressions, requests
+from groundspeed.service.usecases import annotating, jobs, regressions, requests, several
 from groundspeed.service.usecases.views import findings, live
 
 Text = Annotated[str, Field(max_length=12_000)]
@@ -65,11 +65,29 @@ def triage(
     return _back(request, f"/projects/{slug}/regressions/{id_}")
 
 
+@router.post("/projects/{slug}/regressions/{regression_id}/split")
+def split(
+    slug: str,
+    regression_id: int,
+    db: Db,
+    who: Triager,
+    now: Now,
+    change: Annotated[list[int], Form(max_length=500)] = [],  # noqa: B006 - read only
+) -> Response:
+    """Change points that have another cause become a regression of their own."""
+    id_ = small_id(regression_id)
+    findings.regression_detail(db, slug, id_)
+    new = regressions.split(db, id_, [small_id(one) for one in change], now, actor=who.name)
+    return RedirectResponse(f"/projects/{slug}/regressions/{new}", SEE_OTHER)
+
+
 class SeveralForm(BaseModel):
-    """The rows chosen, and what to do with them: a state, or "merge"."""
+    """The rows chosen, and what to do with them: a state, "merge", "assign" or "ignore"."""
 
     id: Annotated[list[int], Field(max_length=200)] = []
     action: Text = ""
+    assignee: Text = ""
+    ignore_until: Text = ""
 
 
 @router.post("/projects/{slug}/regressions")
@@ -87,11 +105,7 @@ def triage_several(
         raise Invalid("No regression is chosen.", "Tick the rows first.")
     for one in chosen:
         findings.regression_detail(db, slug, one)
-    if form.action == "merge":
-        regressions.merge(db, chosen[1:], chosen[0], now, actor=who.name)
-    else:
-        for one in chosen:
-            regressions.set_state(db, one, form.action, now, actor=who.name)
+    several.act(db, chosen, form.action, now, actor=who.name, assignee=form.assignee, ignore_until=form.ignore_until)
     return _back(request, f"/projects/{slug}/regressions")
 
 

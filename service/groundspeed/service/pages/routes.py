@@ -8,12 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from groundspeed.service.api.access import PrincipalDep, needs
-from groundspeed.service.api.routes.loaders import load_graph
+from groundspeed.service.api.routes.loaders import Db, load_graph
 from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
 from groundspeed.service.errors import NotFound
-from groundspeed.service.pages import actions, campaigns, people, render, svg
+from groundspeed.service.pages import actions, campaigns, channels, feed, people, render, svg
 from groundspeed.service.pages.routing import HEADERS, PageRoute, page
+from groundspeed.service.usecases.views import findings
 from groundspeed.service.wire.views import Graph, View
 
 _ONE_YEAR = 31_536_000
@@ -30,6 +31,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 router.include_router(actions.router)
 router.include_router(campaigns.router)
 router.include_router(people.router)
+router.include_router(channels.router)
 public = APIRouter(route_class=PageRoute, include_in_schema=False)
 """What a page needs that asks who somebody is."""
 for _view in VIEWS:
@@ -49,6 +51,14 @@ def graph_svg(shown: Annotated[Graph, Depends(load_graph)]) -> Response:
     headers = {**HEADERS, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
     headers["Content-Disposition"] = f'attachment; filename="{shown.project.slug}.svg"'
     return Response(text, media_type="image/svg+xml", headers=headers)
+
+
+@router.get("/projects/{slug}/regressions.atom", dependencies=[Depends(project_of_path)])
+def regressions_feed(request: Request, slug: str, db: Db) -> Response:
+    """The newest regressions, for readers of feeds (which send a token as the password)."""
+    shown = findings.regression_list(db, slug, kind="regression", state="all")
+    body = feed.atom(shown, request.app.state.settings.base_url)
+    return with_etag(request, Response(body, media_type="application/atom+xml"))
 
 
 @public.get("/assets/{name}")

@@ -16,7 +16,8 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.tables import AuditEntry, Benchmark, ChangePoint, Project, Regression, Revision, Series
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.triage import MACHINE, move
+from groundspeed.service.usecases.notifications import planning
+from groundspeed.service.usecases.triage import MACHINE, move, note
 
 OPEN = ("new", "acknowledged", "in-progress")
 
@@ -66,13 +67,20 @@ def refresh(session: Session, regression_id: int, now: datetime) -> None:
     if regression.state == "withdrawn":
         move(session, regression, "new", MACHINE, now, "detection sees it again")
     _describe(session, regression, members, now)
+    if regression.notified_at is None and any(member.state == "confirmed" for member in members):
+        regression.notified_at = now
+        session.add(regression)
+        note(session, regression, "confirmed", MACHINE, now, {})
+        planning.hint(session)
     if regression.kind != "regression":
         return
     recovered = all(member.detail.get("recovered") for member in members)
     if recovered and regression.state in OPEN:
         move(session, regression, "recovered", MACHINE, now, "the level before it is reached again")
+        planning.hint(session)
     elif regression.state == "recovered" and not recovered:
         move(session, regression, "new", MACHINE, now, "the level has risen again")
+        planning.hint(session)
 
 
 def _settle(session: Session, project_id: int, row: ChangePoint, now: datetime) -> None:

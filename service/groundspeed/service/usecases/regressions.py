@@ -11,8 +11,9 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import ChangePoint, Regression
 from groundspeed.service.errors import Conflict, Invalid, NotFound
-from groundspeed.service.usecases import grouping
+from groundspeed.service.usecases import grouping, ignoring
 from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.notifications import planning
 from groundspeed.service.usecases.triage import BY_MACHINE_ALONE, PEOPLE, move, note
 
 LIMITS = {"assignee": 200, "note": 10_000, "link": 2_000, "ignore_until": 200}
@@ -32,7 +33,7 @@ def set_state(db: Database, regression_id: int, state: str, now: datetime, *, ac
 
 def edit(db: Database, regression_id: int, fields: Mapping[str, str], now: datetime, *, actor: str) -> None:
     """Change what people keep with a regression: any of ``assignee``, ``note``, ``link`` and ``ignore_until`` (a date,
-    a version or a commit); "" empties a field. Raises ``NotFound``, ``Invalid``.
+    a commit, "environment": see ``ignoring``); "" empties a field. Raises ``NotFound``, ``Invalid``.
     """
     wanted = {name: value.strip() for name, value in fields.items()}
     unknown = sorted(set(wanted) - set(LIMITS))
@@ -48,12 +49,17 @@ def edit(db: Database, regression_id: int, fields: Mapping[str, str], now: datet
         changed = {name: value for name, value in wanted.items() if getattr(regression, name) != value}
         if not changed:
             return
+        if "ignore_until" in changed:
+            changed["ignore_until"] = ignoring.understood(session, regression.project_id, changed["ignore_until"], now)
+            regression.ignored_at = now if changed["ignore_until"] else None
         before = {name: getattr(regression, name) for name in changed}
         for name, value in changed.items():
             setattr(regression, name, value)
         regression.updated_at = now
         session.add(regression)
         note(session, regression, "edit", actor, now, {"from": before, "to": changed})
+        if changed.get("assignee"):
+            planning.hint(session)
 
 
 def merge(db: Database, regression_ids: Sequence[int], into: int, now: datetime, *, actor: str) -> None:

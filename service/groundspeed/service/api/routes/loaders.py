@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
 
-from groundspeed.service.api.access import Now, PrincipalDep
+from groundspeed.service.api.access import Now, PartsDep, PrincipalDep
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
+from groundspeed.service.usecases.views import channels as channels_view
 from groundspeed.service.usecases.views import compare as compare_view
 from groundspeed.service.usecases.views import (
     findings,
@@ -176,6 +177,10 @@ def load_audit(
     cursor: Cursor = "",
 ) -> v.AuditPage:
     return people.audit_page(db, actor=actor, subject=subject, below=before(cursor), query=echo(request))
+
+
+def load_channels(db: Db, parts: PartsDep) -> v.ChannelList:
+    return channels_view.channel_list(db, mail=bool(parts.settings.smtp_url.get_secret_value()))
 
 
 def echo(request: Request) -> dict[str, str]:

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Depends
 from groundspeed.service.api.access import Now, Triager
 from groundspeed.service.api.routes.loaders import Db, small_id
 from groundspeed.service.api.routes.reach import project_of_path
-from groundspeed.service.usecases import regressions
+from groundspeed.service.usecases import regressions, several
 from groundspeed.service.usecases.views import findings
+from groundspeed.service.wire import v1
 from groundspeed.service.wire import views as v
 
 router = APIRouter(tags=["triage"], dependencies=[Depends(project_of_path)])
@@ -32,3 +33,21 @@ def merge(slug: str, regression_id: int, message: v.Merge, db: Db, who: Triager,
         findings.regression_detail(db, slug, small_id(id_))
     regressions.merge(db, message.regressions, regression_id, now, actor=who.name)
     return findings.regression_detail(db, slug, regression_id)
+
+
+@router.post("/projects/{slug}/regressions/{regression_id}/split", summary="Two causes after all: split some off.")
+def split(slug: str, regression_id: int, message: v.Split, db: Db, who: Triager, now: Now) -> v.RegressionDetail:
+    id_ = small_id(regression_id)
+    findings.regression_detail(db, slug, id_)
+    new = regressions.split(db, id_, message.changes, now, actor=who.name)
+    return findings.regression_detail(db, slug, new)
+
+
+@router.post("/projects/{slug}/regressions", summary="One thing for several: a state, an assignee, merge, ignore.")
+def bulk(slug: str, message: v.Bulk, db: Db, who: Triager, now: Now) -> v1.Ack:
+    chosen = [small_id(one) for one in message.regressions]
+    for one in chosen:
+        findings.regression_detail(db, slug, one)
+    fields = message.model_dump(include={"assignee", "ignore_until"})
+    several.act(db, chosen, message.action, now, actor=who.name, **fields)
+    return v1.Ack(reason=f"{len(set(chosen))} regressions.")

@@ -57,6 +57,7 @@ VIEWS: tuple[ViewRoute, ...] = (
     ViewRoute("/search", loaders.load_search, v.SearchResults, "search.html"),
     ViewRoute("/account", loaders.load_me, v.Me, "account.html"),
     ViewRoute("/accounts", loaders.load_accounts, v.AccountList, "accounts.html", role="admin"),
+    ViewRoute("/channels", loaders.load_channels, v.ChannelList, "channels.html", role="admin"),
     ViewRoute("/audit", loaders.load_audit, v.AuditPage, "audit.html", role="admin"),
 )
 

@@ -58,12 +58,17 @@ def _row(project: Any, row: Any, changes: Sequence[Any], series: dict[int, Any],
 def regression_list(
     db: Database, slug: str, *, kind: str = "regression", state: str = "open", below: int | None = None, limit: int = 50
 ) -> v.RegressionList:
-    """Newest first. ``state`` is "open" (still to be looked at), "all", or one state."""
-    states = {"open": reads.OPEN_STATES, "all": ()}.get(state, (state,))
+    """Newest first. ``state`` is "open" (still to be looked at), "ignored" (until something comes), "all", or one
+    state.
+    """
+    states = {"open": reads.OPEN_STATES, "all": (), "ignored": ()}.get(state, (state,))
+    ignored = None if state == "all" else state == "ignored"
     with db.read() as session:
         project = refs.project_row(session, slug)
         kinds = () if kind == "all" else (kind,)
-        found = reads.regressions(session, project.id, kinds=kinds, states=states, below=below, limit=limit + 1)
+        found = reads.regressions(
+            session, project.id, kinds=kinds, states=states, ignored=ignored, below=below, limit=limit + 1
+        )
         page = found[:limit]
         return v.RegressionList(
             project=refs.project_ref(project),

@@ -19,6 +19,7 @@ from groundspeed.service.wire.views.accounts import (
     SignInWay,
     TokenRow,
 )
+from groundspeed.service.wire.views.channels import ChannelAction, ChannelList, ChannelRow, MadeChannel, NewChannel
 from groundspeed.service.wire.views.charts import (
     EventMark,
     Facet,
@@ -57,10 +58,12 @@ from groundspeed.service.wire.views.projects import (
 )
 from groundspeed.service.wire.views.regressions import (
     AffectedSeries,
+    Bulk,
     HistoryEntry,
     Merge,
     RegressionDetail,
     RegressionList,
+    Split,
     Triage,
 )
 from groundspeed.service.wire.views.runs import (
@@ -96,7 +99,11 @@ __all__ = [
     "AttemptView",
     "AuditPage",
     "AuditRow",
+    "Bulk",
     "Change",
+    "ChannelAction",
+    "ChannelList",
+    "ChannelRow",
     "Choice",
     "Column",
     "Compare",
@@ -120,9 +127,11 @@ __all__ = [
     "JobPage",
     "JobRow",
     "LogLineView",
+    "MadeChannel",
     "MadeToken",
     "Me",
     "Merge",
+    "NewChannel",
     "NewToken",
     "NodePage",
     "NodeStrip",
@@ -154,6 +163,7 @@ __all__ = [
     "SignInWay",
     "SilentSeries",
     "Spark",
+    "Split",
     "TokenRow",
     "Trace",
     "Triage",

@@ -58,3 +58,18 @@ class Triage(View):
 
 class Merge(View):
     regressions: Annotated[tuple[int, ...], Field(min_length=1, max_length=200)]
+
+
+class Split(View):
+    """Change points (see ``affected``) that have another cause."""
+
+    changes: Annotated[tuple[int, ...], Field(min_length=1, max_length=500)]
+
+
+class Bulk(View):
+    """One action for several: a state, "merge" (into the oldest), "assign" or "ignore" (until ``ignore_until``)."""
+
+    regressions: Annotated[tuple[int, ...], Field(min_length=1, max_length=200, examples=[[12, 15]])]
+    action: Annotated[str, Field(max_length=40, examples=["acknowledged"])]
+    assignee: Annotated[str, Field(max_length=200, examples=["ada"])] = ""
+    ignore_until: Annotated[str, Field(max_length=200, examples=["2026-05-31"])] = ""

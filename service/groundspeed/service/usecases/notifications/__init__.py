@@ -1,0 +1,1 @@
+"""Who is told of what: channels, what is to be told, and its delivery."""

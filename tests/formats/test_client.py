@@ -83,6 +83,8 @@ def test_a_ci_job_reports_in_one_line(
 ) -> None:
     """The commit comes from the job; posting the same file again, packed this time, adds nothing."""
     monkeypatch.setenv("GITHUB_SHA", "AB" * 20)
+    for name in ("GITHUB_EVENT_NAME", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "h.json").write_text(HYPERFINE)
     (tmp_path / "h.json.gz").write_bytes(gzip.compress(HYPERFINE.encode()))
     code, text = invoke("report", tmp_path / "h.json", "-p", "demo", "--url", service, "--json")
@@ -146,9 +148,33 @@ def test_a_service_that_is_away_is_told_after_some_tries(tmp_path: Path, monkeyp
     assert waits == [1.0, 2.0, 4.0]
 
 
+def test_of_a_pull_request_the_head_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GITHUB_SHA is the merge that nobody will find again; a broken event file is passed over."""
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"head": {"sha": "cd" * 20}}}))
+    monkeypatch.setenv("GITHUB_SHA", "ab" * 20)
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(event))
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "push")
+    monkeypatch.delenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", raising=False)
+    assert commit_of_this_job() == "ab" * 20
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    assert commit_of_this_job() == "cd" * 20
+    event.write_text("[")
+    assert commit_of_this_job() == "ab" * 20
+
+
 def test_the_commit_comes_from_git_when_no_job_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a checkout it is HEAD; elsewhere there is none."""
-    for name in ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT", "CIRCLE_SHA1", "BUILD_SOURCEVERSION"):
+    for name in (
+        "GITHUB_EVENT_NAME",
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA",
+        "GITHUB_SHA",
+        "CI_COMMIT_SHA",
+        "GIT_COMMIT",
+        "BUILDKITE_COMMIT",
+        "CIRCLE_SHA1",
+        "BUILD_SOURCEVERSION",
+    ):
         monkeypatch.delenv(name, raising=False)
     sha = trees.repository(tmp_path / "repo", 1)[0]
     monkeypatch.chdir(tmp_path / "repo")

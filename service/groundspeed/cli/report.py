@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -59,15 +60,31 @@ def report(
 
 
 def commit_of_this_job() -> str:
-    """The commit that a CI system names, else that of the git checkout here; empty when there is neither."""
+    """The commit that a CI system names, else that of the git checkout here; empty when there is neither.
+
+    Of a pull request it is the head, not the merge that GitHub and GitLab make of it for the job.
+    """
+    named = _head_of_pull_request() or os.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "")
     for name in _COMMIT_VARIABLES:
-        if os.environ.get(name):
-            return os.environ[name]
+        named = named or os.environ.get(name, "")
+    if named:
+        return named
     try:
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _head_of_pull_request() -> str:
+    path = os.environ.get("GITHUB_EVENT_PATH", "")
+    if not path or not os.environ.get("GITHUB_EVENT_NAME", "").startswith("pull_request"):
+        return ""
+    try:
+        event = json.loads(Path(path).read_text(encoding="utf-8"))
+        return str(event["pull_request"]["head"]["sha"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _words(reply: Imported) -> str:

@@ -373,3 +373,14 @@ def test_a_node_is_in_one_campaign_at_a_time_and_names_are_unique(make: Make) ->
         one.create("other")
     with pytest.raises(NotFound, match="There are: driver-580"):
         page(one, "none")
+
+
+def test_the_states_drawn_in_the_documentation_are_those_there_are(root: Path) -> None:
+    from groundspeed.service.domain.campaigns import machine
+
+    text = (root / "docs" / "campaigns.md").read_text()
+    rows = [line.split("|") for line in text.split("## The states of a node")[1].split("##")[0].splitlines()]
+    drawn = {row[1].strip() for row in rows if len(row) > 3} - {"state", "---"}
+    assert drawn == set(machine._STEPS)
+    ends = set(machine.FINAL) - drawn
+    assert all(f"*{state}*" in text for state in ends)

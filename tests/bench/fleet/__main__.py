@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import scale
 from scipy import stats
 from simulate import FleetShape, Noise, recorded_noise, simulate
 
@@ -101,6 +102,7 @@ def main() -> None:
     sys.stdout.write("\nThe same fleets without broken nodes:\n")
     table(args.fleets, replace(shape, broken_nodes=0), noise, args.seed)
     at_scale(noise, args.seed)
+    scale.run(noise, args.seed)
 
 
 if __name__ == "__main__":

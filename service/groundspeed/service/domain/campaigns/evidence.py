@@ -26,6 +26,13 @@ class Columns:
     def of(cls, rows: Sequence[tuple[int, int, int, float]]) -> Columns:
         """From (device, metric, side, value)."""
         device, metric, side, value = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls.from_lists(device, metric, side, value)
+
+    @classmethod
+    def from_lists(
+        cls, device: Sequence[int], metric: Sequence[int], side: Sequence[int], value: Sequence[float]
+    ) -> Columns:
+        """From one sequence a column, all of one length."""
         return cls(
             np.asarray(device, np.int64),
             np.asarray(metric, np.int64),

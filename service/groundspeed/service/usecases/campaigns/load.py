@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sqlalchemy import select
@@ -74,44 +73,81 @@ class _Reader:
         self._loaded = loaded
         self._places = places
         self._devices: dict[tuple[int, str], int] = {}
+        self._series: dict[int, tuple[Series, str] | None] = {}
+        """Series with their suite; None: of no use here."""
         self._lines: dict[str, int] = {}
+        self._line_of: dict[tuple[int, int], int] = {}
         self._about: list[Line] = []
-        self._rows: list[tuple[int, int, int, float]] = []
+        self._columns: tuple[list[int], list[int], list[int], list[float]] = ([], [], [], [])
         self._power: dict[tuple[int, int], list[float]] = {}
-        self._processes: set[int] = set()
+        self._processes = 0
 
     def take(self, session: Session, jobs: Sequence[int]) -> None:
-        columns = (
-            col(Run.id), col(Run.job_id), col(Run.benchmark_key), col(Run.conditions), col(Result.value), Series,
-            col(Benchmark.suite),
-        )  # fmt: skip
+        runs = self._runs(session, jobs)
         query = (
-            select(*columns)
-            .join(Result, col(Result.run_id) == col(Run.id))
-            .join(Series, col(Series.id) == col(Result.series_id))
-            .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+            select(col(Result.run_id), col(Result.series_id), col(Result.value))
+            .join(Run, col(Run.id) == col(Result.run_id))
             .where(col(Run.job_id).in_(jobs), col(Run.outcome) == "ok", col(Result.state) != "rejected")
-            .where(col(Series.direction) != 0, col(Series.gate).is_(True))
-            .order_by(col(Run.id), col(Series.id))
+            .order_by(col(Result.run_id), col(Result.series_id))
         )
-        for run, job, key, conditions, value, series, suite in session.execute(query).tuples():
+        rows = session.execute(query).tuples().all()
+        self._know(session, {series for _, series, _ in rows})
+        devices, lines, sides, values = self._columns
+        for run, series, value in rows:
+            row, side, members = runs[run]
+            line = self._line(series, members)
+            if line is not None:
+                devices.append(row)
+                lines.append(line)
+                sides.append(side)
+                values.append(value)
+
+    def _runs(self, session: Session, jobs: Sequence[int]) -> dict[int, tuple[int, int, int]]:
+        """By run: the number of its device, its side, and how many devices it ran on."""
+        watts = col(Run.conditions)["device"]["power_w"]["median"].as_float()
+        query = select(col(Run.id), col(Run.job_id), col(Run.benchmark_key), watts)
+        found: dict[int, tuple[int, int, int]] = {}
+        for run, job, key, power in session.execute(
+            query.where(col(Run.job_id).in_(jobs), col(Run.outcome) == "ok").order_by(col(Run.id))
+        ).tuples():
             node, side, names = self._places[job]
             device = names.get(key, "")
             row = self._devices.setdefault((node, device), len(self._devices))
-            self._rows.append((row, self._line(series, suite, device), side, value))
-            if run not in self._processes:
-                self._processes.add(run or 0)
-                self._watts(node, side, conditions)
+            found[run or 0] = (row, side, 1 + device.count("+"))
+            self._processes += 1
+            if power is not None and power > 0:
+                self._power.setdefault((node, side), []).append(float(power))
+        return found
 
-    def _line(self, series: Series, suite: str, device: str) -> int:
+    def _know(self, session: Session, ids: set[int]) -> None:
+        new = [id_ for id_ in ids if id_ not in self._series]
+        for start in range(0, len(new), _AT_ONCE):
+            query = (
+                select(Series, col(Benchmark.suite))
+                .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+                .where(col(Series.id).in_(new[start : start + _AT_ONCE]))
+            )
+            for series, suite in session.execute(query).tuples():
+                useful = series.direction != 0 and series.gate
+                self._series[series.id or 0] = (series, suite) if useful else None
+
+    def _line(self, series_id: int, members: int) -> int | None:
+        known = self._line_of.get((series_id, members))
+        if known is not None:
+            return known
+        about = self._series[series_id]
+        if about is None:
+            return None
+        series, suite = about
         params = ", ".join(f"{name}={value}" for name, value in sorted(series.params.items()))
         name = f"{suite}: {series.metric}" + (f" ({params})" if params else "")
-        if "+" in device:
-            name += f" [{device.count('+') + 1} devices]"
+        if members > 1:
+            name += f" [{members} devices]"
         if name not in self._lines:
             self._lines[name] = len(self._lines)
-            margin = self._margin(series)
-            self._about.append(Line(Metric(name, series.direction, margin), series.unit, series.kind))
+            metric = Metric(name, series.direction, self._margin(series))
+            self._about.append(Line(metric, series.unit, series.kind))
+        self._line_of[series_id, members] = self._lines[name]
         return self._lines[name]
 
     def _margin(self, series: Series) -> float:
@@ -119,29 +155,15 @@ class _Reader:
         margins: dict[str, float] = plan["margins"]
         return float(margins.get(series.metric, margins.get(series.kind, plan["margin"])))
 
-    def _watts(self, node: int, side: int, conditions: Mapping[str, Any]) -> None:
-        found = _power_of(conditions)
-        if found is not None:
-            self._power.setdefault((node, side), []).append(found)
-
     def done(self) -> Measurements:
         nodes = [self._loaded.node(part).name for part in self._loaded.parts]
         devices = list(self._devices)
         evidence = assemble(
-            Columns.of(self._rows),
+            Columns.from_lists(*self._columns),
             nodes,
             np.array([node for node, _ in devices], np.int64),
             [name for _, name in devices],
             [line.metric for line in self._about],
         )
         power = {place: float(np.median(values)) for place, values in self._power.items()}
-        return Measurements(evidence, tuple(self._about), power, len(self._processes))
-
-
-def _power_of(conditions: Mapping[str, Any]) -> float | None:
-    """Median watts of the device while it was measured, where the conditions have it."""
-    device = conditions.get("device")
-    found = device.get("power_w") if isinstance(device, dict) else None
-    if isinstance(found, dict):
-        found = found.get("median")
-    return float(found) if isinstance(found, (int, float)) and found > 0 else None
+        return Measurements(evidence, tuple(self._about), power, self._processes)

@@ -21,7 +21,8 @@ from groundspeed.service.wire import campaigns as w
 
 _CONDITIONS = (("temperature_c", "thermals: temperature", -1), ("sm_mhz", "thermals: clock_mhz under load", 1))
 _MARGIN, _THERMAL_MARGIN = 0.01, 0.05
-_MOST = 2_000_000
+_MOST = 500_000
+"""Newest results that are looked at."""
 
 
 def report(database: Database, slug: str, now: datetime, days: float = 30.0, margin: float = _MARGIN) -> w.Stragglers:
@@ -81,6 +82,7 @@ class _Reader:
             .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
             .where(col(Series.project_id) == project.id, col(Run.created_at) >= since, col(Run.outcome) == "ok")
             .where(col(Result.state) != "rejected", col(Series.direction) != 0, col(Series.gate).is_(True))
+            .order_by(col(Run.id).desc())
             .limit(_MOST)
         )
         seen: set[int | None] = set()

@@ -1,0 +1,48 @@
+"""A self-timed plugin that replays recorded GPU noise with planted effects of node, device, settings and driver.
+
+Everything follows from the machine's capture (which driver, which settings), the planted truth, and which process it
+is: the same run measured again gives the same number.
+"""
+
+import json
+import os
+import random
+import re
+import uuid
+from pathlib import Path
+
+from groundspeed.plugins.spi import Direction, Kind, Measured, Metric, Needs
+
+
+class _Replay:
+    version = "1"
+    timing = "self-timed"
+    params = ()
+
+    def __init__(self, name, metric, unit, level, devices):
+        self.name, self.metric, self.unit, self.level = name, metric, unit, level
+        self.description = f"Replays {metric}"
+        self.needs = Needs(devices=devices, target=False)
+
+    def metrics(self):
+        return (Metric(self.metric, self.unit, Direction.HIGHER, Kind.RATE, "Replayed."),)
+
+    def run(self, context):
+        context.progress("replaying")
+        folder, node = Path(os.environ["RACK_FOLDER"]), os.environ["RACK_NODE"]
+        capture = (folder / f"{node}.xml").read_text()
+        truth = json.loads((folder / "truth.json").read_text())
+        driver = re.search(r"<driver_version>(.*?)<", capture)[1]
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        factor = 1 - truth["devices"].get(f"{self.name}/{devices}", 0.0)
+        factor *= 1 - truth["drivers"].get(f"{self.name}/{node}/{driver}", 0.0)
+        if "<persistence_mode>Disabled" in capture:
+            factor *= 1 - truth["settings"].get(self.name, 0.0)
+        own = random.Random(f"{node}/{devices}/{self.name}").gauss(0.0, truth["nodes"])
+        # A fresh process draws a fresh number, as a real one does.
+        noise = random.Random(uuid.uuid4().int).choice(truth["noise"][self.name])
+        yield Measured(self.metric, [self.level * factor * (1 + own + noise)] * 3)
+
+
+COMPUTE = _Replay("rack_compute", "throughput", "samples/s", 1000.0, 1)
+FABRIC = _Replay("rack_fabric", "bus_bandwidth", "B/s", 3.6e11, 2)

@@ -14,7 +14,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeIssue, ForgeRepository
 from groundspeed.service.db.identities import ensure
-from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Revision, Series
+from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Result, Revision, Run, Series
 from groundspeed.service.domain.pulls.forge import Cause, ForgeRefused
 from groundspeed.service.usecases.pulls import outgoing
 from groundspeed.service.usecases.pulls.outgoing import Claim, Desk
@@ -170,14 +170,23 @@ def _suspects(
 
 
 def _members(session: Session, regression: Regression) -> list[tuple[str, str, float | None]]:
+    newest = (
+        select(col(Run.benchmark_key))
+        .join(Result, col(Result.run_id) == col(Run.id))
+        .where(col(Result.series_id) == col(Series.id))
+        .order_by(col(Result.id).desc())
+        .limit(1)
+        .correlate(Series)
+        .scalar_subquery()
+    )
     query = (
-        select(ChangePoint, Series, col(Benchmark.suite))
+        select(ChangePoint, col(Series.metric), col(Benchmark.suite), newest)
         .join(Series, col(Series.id) == col(ChangePoint.series_id))
         .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
         .where(col(ChangePoint.regression_id) == regression.id, col(ChangePoint.state) != "withdrawn")
         .order_by(col(ChangePoint.id))
     )
     return [
-        (label(suite, series.params), series.metric, None if change.ratio is None else round(change.ratio - 1, 4))
-        for change, series, suite in session.execute(query).tuples()
+        (label(suite, key or ""), metric, None if change.ratio is None else round(change.ratio - 1, 4))
+        for change, metric, suite, key in session.execute(query).tuples()
     ]

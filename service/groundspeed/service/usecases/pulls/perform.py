@@ -15,7 +15,7 @@ _BISECT_EVERY = timedelta(seconds=3)
 
 
 def perform(desk: Desk, action_id: int, now: datetime) -> bool:
-    """Do an action whose time has come; False when there was nothing to do, or it did not work out this time."""
+    """Do an action whose time has come; False when there was nothing to do, or it is not finished."""
     claimed = outgoing.claim(desk.database, action_id, now)
     if claimed is None:
         return False
@@ -34,7 +34,7 @@ def perform(desk: Desk, action_id: int, now: datetime) -> bool:
         outgoing.done(desk.database, claimed, datetime.now(UTC))
     else:
         outgoing.later(desk.database, claimed, datetime.now(UTC) + _BISECT_EVERY)
-    return True
+    return finished
 
 
 def _act(desk: Desk, claimed: Claim, now: datetime) -> bool:

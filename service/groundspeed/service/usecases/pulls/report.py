@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import func, select
 from sqlmodel import Session, col
@@ -12,7 +11,6 @@ from sqlmodel import Session, col
 from groundspeed.service.db.forge_tables import PullRequest
 from groundspeed.service.db.tables import (
     Attempt,
-    Benchmark,
     Environment,
     Hardware,
     Job,
@@ -130,7 +128,11 @@ def _rows(session: Session, project: Project, jobs: Sequence[Job], base_url: str
         if job.state == "done":
             ran = _ran(session, job)
             broken = {name for name, sides in ran.items() if sides.get(0) and "ok" not in sides[0]}
-            found = [_row(*one, project, base_url) for one in _verdicts(session, job) if _counts(one[0], one[1])]
+            found = [
+                _row(verdict, series, job, project, base_url)
+                for verdict, series in _verdicts(session, job)
+                if _counts(verdict, series)
+            ]
             # What fails in the base as well is no fault of the head.
             found = [replace(r, kind=_BLAMELESS.get(r.kind, r.kind)) if r.benchmark in broken else r for r in found]
             yield from found
@@ -140,11 +142,10 @@ def _rows(session: Session, project: Project, jobs: Sequence[Job], base_url: str
             yield Row("never-compared", job.suite, "", reason=reason, suite=job.suite, repeat=_repeat(job.suite))
 
 
-def _verdicts(session: Session, job: Job) -> Sequence[tuple[Verdict, Series, str]]:
+def _verdicts(session: Session, job: Job) -> Sequence[tuple[Verdict, Series]]:
     query = (
-        select(Verdict, Series, col(Benchmark.suite))
+        select(Verdict, Series)
         .join(Series, col(Series.id) == col(Verdict.series_id))
-        .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
         .where(col(Verdict.job_id) == job.id)
         .order_by(col(Verdict.id))
     )
@@ -156,12 +157,12 @@ def _counts(verdict: Verdict, series: Series) -> bool:
     return series.gate or bool(verdict.detail.get("gated"))
 
 
-def _row(verdict: Verdict, series: Series, suite: str, project: Project, base_url: str) -> Row:
+def _row(verdict: Verdict, series: Series, job: Job, project: Project, base_url: str) -> Row:
     kind = _ANSWERS.get(verdict.answer) or _NEVER.get(str(verdict.detail.get("why")), "never-compared")
     compared = verdict.ratio is not None and verdict.answer in _ANSWERS
     return Row(
         kind,
-        label(suite, series.params),
+        label(job.suite, _key(job, series)),
         series.metric,
         effect=_less_one(verdict.ratio) if compared else None,
         low=_less_one(verdict.ratio_low) if compared else None,
@@ -169,8 +170,8 @@ def _row(verdict: Verdict, series: Series, suite: str, project: Project, base_ur
         mde=verdict.mde if compared else None,
         reason=verdict.reason,
         url=f"{base_url}/projects/{project.slug}/series/{series.id}",
-        repeat=_repeat(suite),
-        suite=suite,
+        repeat=_repeat(job.suite),
+        suite=job.suite,
         series_id=series.id,
     )
 
@@ -179,10 +180,17 @@ def _less_one(ratio: float | None) -> float | None:
     return None if ratio is None else ratio - 1
 
 
-def label(suite: str, params: Mapping[str, Any]) -> str:
+def label(suite: str, key: str) -> str:
     """A benchmark's name as it is shown: ``train[batch_size=8]``."""
-    inner = ", ".join(f"{name}={value}" for name, value in sorted(params.items()))
-    return f"{suite}[{inner}]" if inner else suite
+    return f"{suite}[{key}]" if key and key != "default" else suite
+
+
+def _key(job: Job, series: Series) -> str:
+    """The benchmark of the job that a series is a metric of: the one whose parameters it has."""
+    for benchmark in job.spec.get("benchmarks", ()):
+        if all(series.params.get(name, value) == value for name, value in benchmark.get("params", {}).items()):
+            return str(benchmark["key"])
+    return ""
 
 
 def _repeat(suite: str) -> str:
@@ -199,7 +207,7 @@ def _ran(session: Session, job: Job) -> dict[str, dict[int, dict[str, int]]]:
     seen: dict[str, dict[int, dict[str, int]]] = {}
     for key, side, outcome, count in session.execute(query).tuples():
         seen.setdefault(key, {}).setdefault(side, {})[outcome] = count
-    return {label(job.suite, b.get("params", {})): seen.get(b["key"], {}) for b in job.spec.get("benchmarks", ())}
+    return {label(job.suite, b["key"]): seen.get(b["key"], {}) for b in job.spec.get("benchmarks", ())}
 
 
 def _without_numbers(job: Job, ran: Mapping[str, Mapping[int, Mapping[str, int]]], told: set[str]) -> Iterable[Row]:

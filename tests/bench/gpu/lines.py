@@ -232,7 +232,7 @@ def plant_faults(bench):
     top = 16384 if bench.small else 256 << 20
     for kind, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
         params = {"world_size": world, "max_bytes": top, "factor": 2, "seconds_per_size": 1.0, "samples": 1000,
-                  "silence_s": 15.0}  # fmt: skip
+                  "silence_s": 15.0, "min_bytes": 256 if bench.small else 8192}  # fmt: skip
         env = {"GS_FAULT_RANK": str(world - 1), "GS_FAULT_SIGNAL": str(int(number))}
         lanes.keep({**with_fault(params, devices, env), "tag": f"one rank {kind}"})
     slow = {"parallel": "ddp", "world_size": world, "seconds": 0.3, "batch_size": 2}

@@ -24,7 +24,14 @@ from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 POLL_S = 0.02
 STACKS_S = 1.0
 """How long a hung rank gets to write its Python stacks before it is killed."""
+START_S = 120.0
+"""How long a rank may take until it has met the others."""
+GRACE_S = 2.0
+"""After one rank's error: how long another, whose death may be its cause, gets to be seen."""
 TAIL_BYTES = 8000
+_LOST = ("onnection", "closed by peer", "remote process", "ncclRemoteError", "remote worker", "Socket", "Broken pipe")
+_WAITING = ("distributed_c10d.py", "in synchronize", "in barrier", "in wait\n", "in expect")
+"""In the stack of a rank that waits for others: in a collective, for the device, or for a collective's result."""
 
 
 class RankFailed(Exception):
@@ -44,6 +51,7 @@ class Rank:
     events_path: Path
     stderr_path: Path
     offset: int = 0
+    events: int = 0
     last_event: str = "started"
     last_seen_s: float = field(default_factory=time.monotonic)
     finished: bool = False
@@ -58,8 +66,17 @@ class Rank:
         for line in whole.splitlines():
             event: dict[str, Any] = json.loads(line)
             self.last_seen_s = time.monotonic()
+            self.events += 1
             self.last_event = str(event.get("at", event["event"]))
             yield event
+
+    def state(self) -> str:
+        """Of its process, as the kernel has it: "T" stopped, "S" sleeping, "R" running, "D" in the kernel; "" gone."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/stat").read_text(errors="replace")
+        except OSError:
+            return ""
+        return text.rpartition(")")[2].split()[0]
 
     def stderr_tail(self) -> str:
         data = self.stderr_path.read_bytes() if self.stderr_path.exists() else b""
@@ -134,35 +151,58 @@ class Ranks:
                     self._raise_if_bad(rank, event)
                     yield rank.number, event
                 if ended and not rank.finished:
-                    raise RankFailed(self._how_it_ended(rank), self._evidence())
+                    raise RankFailed(self._how_it_ended(rank), {**self._evidence(), "rank": rank.number})
             self._raise_if_hung()
             time.sleep(POLL_S)
 
     def _raise_if_bad(self, rank: Rank, event: Mapping[str, Any]) -> None:
         if event["event"] == "wrong":
             wrong = WrongResult(f"rank {rank.number}: {event['message']}")
-            wrong.evidence = self._evidence()  # type: ignore[attr-defined]
+            wrong.evidence = {**self._evidence(), "rank": rank.number}  # type: ignore[attr-defined]
             raise wrong
         if event["event"] == "error":
-            evidence = {**self._evidence(), "rank_traceback": event.get("traceback", "")}
+            if _complains(event):
+                self._raise_the_cause(rank)
+            evidence = {**self._evidence(), "rank": rank.number, "rank_traceback": event.get("traceback", "")}
             if event.get("oom"):
                 raise MemoryError(f"rank {rank.number} of {self.world_size}: {event['message']}")
             raise RankFailed(f"rank {rank.number} of {self.world_size}: {event['message']}", evidence)
 
+    def _raise_the_cause(self, complaining: Rank) -> None:
+        """A rank that loses its connection complains before the one that died, or gave up, has been looked at."""
+        others = [rank for rank in self.ranks if rank is not complaining and not rank.finished]
+        until = time.monotonic() + GRACE_S
+        while time.monotonic() < until:
+            for rank in others:
+                code = rank.process.poll()
+                for event in rank.new_events():
+                    if event["event"] == "wrong" or (event["event"] == "error" and not _complains(event)):
+                        self._raise_if_bad(rank, event)
+                if code is not None and code < 0:
+                    raise RankFailed(self._how_it_ended(rank), {**self._evidence(), "rank": rank.number})
+            time.sleep(POLL_S)
+
     def _raise_if_hung(self) -> None:
         now = time.monotonic()
         alive = [rank for rank in self.ranks if not rank.finished]
-        hung = [rank for rank in alive if now - rank.last_seen_s > self.silence_s]
+        hung = [rank for rank in alive if now - rank.last_seen_s > self._patience(rank)]
         if not hung:
             return
-        # The one that got least far holds up the others, which wait for it inside the collective.
-        culprit = min(self.ranks, key=lambda rank: (rank.finished, rank.offset))
+        states = {rank.number: rank.state() for rank in self.ranks}
         evidence = self._evidence(stacks=True)
+        culprit = min(alive, key=lambda rank: _blame(rank, states[rank.number]))
+        how = "is stopped" if states[culprit.number] == "T" else "holds up the others"
+        silent = "no rank" if len(hung) == len(alive) else "rank " + ", ".join(str(rank.number) for rank in hung)
+        verb = "made" if silent == "no rank" else "has not made"
         raise TimedOut(
-            f"no rank made progress for {self.silence_s:g} s; rank {culprit.number} of {self.world_size} "
-            f"is behind the others, last at {culprit.last_event!r}",
-            evidence,
+            f"{silent} {verb} progress for {self.silence_s:g} s; rank {culprit.number} of {self.world_size} {how}, "
+            f"last at {culprit.last_event!r}",
+            {**evidence, "rank": culprit.number},
         )
+
+    def _patience(self, rank: Rank) -> float:
+        """Importing torch and meeting the others take long on a busy machine, and are no sign of a hang."""
+        return max(self.silence_s, START_S) if rank.events < 2 else self.silence_s
 
     def _how_it_ended(self, rank: Rank) -> str:
         code = rank.process.returncode
@@ -181,8 +221,23 @@ class Ranks:
                     "rank": rank.number,
                     "last_progress": rank.last_event,
                     "exit_status": rank.process.poll(),
+                    "state": rank.state(),
                     "stderr_tail": rank.stderr_tail(),
                 }
                 for rank in self.ranks
             ]
         }
+
+
+def _complains(event: Mapping[str, Any]) -> bool:
+    """Whether a rank's error is the loss of another rank."""
+    text = str(event.get("message", ""))
+    return any(word in text for word in _LOST)
+
+
+def _blame(rank: Rank, state: str) -> tuple[int, bool, bool, int]:
+    """Smallest for the rank that holds up the others: the least far, then one that is stopped, then one whose stack
+    is not that of waiting.
+    """
+    waits = any(words in rank.stderr_tail() for words in _WAITING)
+    return rank.events, state != "T", waits, rank.number

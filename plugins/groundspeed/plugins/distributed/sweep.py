@@ -7,6 +7,8 @@ with ``bytes`` the whole buffer of the collective (for all_gather, reduce_scatte
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,15 +67,12 @@ def entry(context: RankContext) -> None:
 
 
 def _plant(fault: dict[str, Any], rank: int, size: int) -> None:
-    """A fault for the tests of hangs, crashes and wrong values: {"kind": …, "rank": …, "bytes": …}."""
+    """A fault for tests: {"kind": "hang", "wrong" or the name of a signal, "rank": …, "bytes": …}."""
     if fault["rank"] == rank and fault["bytes"] == size:
         if fault["kind"] == "hang":
             time.sleep(3600)
-        if fault["kind"] == "crash":
-            import os
-            import signal
-
-            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault["kind"].startswith("SIG"):
+            os.kill(os.getpid(), signal.Signals[fault["kind"]])
         if fault["kind"] == "wrong":
             raise WrongResult(f"planted wrong value at {size} bytes")
 

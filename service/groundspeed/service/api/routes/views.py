@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Depends, Request, Response
 
 from groundspeed.service.api.access import PrincipalDep, needs
-from groundspeed.service.api.routes import campaigns, exports, live, loaders, triage
+from groundspeed.service.api.routes import campaigns, exports, live, loaders, pulls, triage
 from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.wire import campaigns as w
+from groundspeed.service.wire import pulls as p
 from groundspeed.service.wire import views as v
 
 
@@ -52,6 +53,8 @@ VIEWS: tuple[ViewRoute, ...] = (
     ViewRoute("/fleet", loaders.load_fleet, v.Fleet, "fleet.html"),
     ViewRoute("/fleet/{name:path}", loaders.load_node, v.NodePage, "node.html"),
     ViewRoute("/projects/{slug}/stragglers", campaigns.load_stragglers, w.Stragglers, "stragglers.html"),
+    ViewRoute("/projects/{slug}/pulls", pulls.load_pulls, p.PullList, "pulls.html"),
+    ViewRoute("/projects/{slug}/pulls/{number}", pulls.load_pull, p.PullPage, "pull.html"),
     ViewRoute("/campaigns", campaigns.load_campaigns, w.CampaignList, "campaigns.html"),
     ViewRoute("/campaigns/{name}", campaigns.load_campaign, w.CampaignPage, "campaign.html"),
     ViewRoute("/search", loaders.load_search, v.SearchResults, "search.html"),

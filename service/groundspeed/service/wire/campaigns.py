@@ -188,7 +188,7 @@ class Stragglers(View):
     project: ProjectRef
     devices: int
     metrics: int
-    since: datetime
+    days: float
     rows: tuple[Straggler, ...]
 
 

@@ -42,7 +42,7 @@ def report(database: Database, slug: str, now: datetime, days: float = 30.0, mar
         project=refs.project_ref(project),
         devices=len(reader.devices),
         metrics=len(reader.metrics),
-        since=since,
+        days=days,
         rows=tuple(
             w.Straggler(
                 node=one.node, device=models.get(one.device, ("", one.device))[1], metric=one.metric,

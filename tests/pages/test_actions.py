@@ -118,6 +118,7 @@ PATHS = {
     "/projects/{slug}/runs": "/projects/tinygpt/runs", "/runs": "/runs", "/requests/{request_id}": "/requests/1", "/jobs/{job_id}": "/jobs/1",
     "/runs/{run_id}": "/runs/1", "/fleet": "/fleet", "/fleet/{name:path}": "/fleet/gpu-01", "/search": "/search?q=train",
     "/projects/{slug}/stragglers": "/projects/tinygpt/stragglers", "/campaigns": "/campaigns",
+    "/projects/{slug}/pulls": "/projects/tinygpt/pulls", "/projects/{slug}/pulls/{number}": "/projects/tinygpt/pulls/3",
     "/campaigns/{name}": "/campaigns/driver-580",
     "/account": "/account", "/accounts": "/accounts", "/channels": "/channels", "/audit": "/audit",
 }  # fmt: skip

@@ -68,6 +68,8 @@ def addresses(site: Site) -> dict[str, str]:
         "/fleet": "/fleet",
         "/fleet/{name:path}": f"/fleet/{d.nodes[0]}",
         "/projects/{slug}/stragglers": f"/projects/{d.slug}/stragglers?days=3650",
+        "/projects/{slug}/pulls": f"/projects/{d.slug}/pulls",
+        "/projects/{slug}/pulls/{number}": f"/projects/{d.slug}/pulls/3",
         "/campaigns": "/campaigns",
         "/campaigns/{name}": "/campaigns/driver-580",
         "/search": "/search?q=train",

@@ -88,6 +88,7 @@ class Service:
         self.url = ""
         self.lock = threading.Lock()
         self.tokens: list[str] = []
+        self.accepts_token: str | None = None
 
     def add(self, job: v1.JobSpec) -> None:
         self.state[job.job_id] = "queued"
@@ -134,12 +135,18 @@ class Service:
         @app.middleware("http")
         async def weather(request: Request, call_next: Any) -> Response:
             self.tokens.append(request.headers.get("authorization", ""))
+            if self.accepts_token not in {None, request.headers.get("authorization", "")}:
+                return Response(status_code=401)
             return Response(status_code=503) if self.down else await call_next(request)
 
         @app.post(f"{api}/workers/register")
         def register(body: v1.RegisterRequest) -> Response:
             if body.protocol != self.accepts_protocol:
-                words = {"type": "protocol", "title": f"This worker speaks protocol {v1.PROTOCOL}.", "detail": "Upgrade it."}
+                words = {
+                    "type": "protocol",
+                    "title": f"This worker speaks protocol {v1.PROTOCOL}.",
+                    "detail": "Upgrade it.",
+                }
                 return Response(json.dumps(words), status_code=426, media_type="application/json")
             self.registered.append(body.model_dump(mode="json"))
             reply = v1.RegisterReply(accepted=True, node_id=1, heartbeat_s=0.5)

@@ -16,6 +16,7 @@ from groundspeed.workers import spool as spool_module
 from groundspeed.workers.client import Client
 from groundspeed.workers.delivery import Delivery
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull
+from groundspeed.workers.settings import WorkerSettings
 from groundspeed.workers.spool import Spool
 
 
@@ -40,7 +41,7 @@ def spool(tmp_path: Path) -> Spool:
 def client(service: Any) -> Iterator[Client]:
     import threading
 
-    made = Client(service.url, "secret-token", "node", threading.Event())
+    made = Client(service.url, lambda: "secret-token", "node", threading.Event())
     yield made
     made.close()
 
@@ -194,9 +195,27 @@ def test_no_service_at_all_is_unavailable(tmp_path: Path) -> None:
     """A refused connection is told with the address."""
     import threading
 
-    client = Client("http://127.0.0.1:9", None, "node", threading.Event())
+    client = Client("http://127.0.0.1:9", lambda: None, "node", threading.Event())
     with pytest.raises(ServiceUnavailable, match=r"127\.0\.0\.1:9"):
         client.heartbeat("a", v1.AttemptHeartbeat())
+    client.close()
+
+
+def test_a_token_that_was_rotated_is_read_again(service: Any, tmp_path: Path) -> None:
+    """Without a restart; where the file has not changed the refusal stands."""
+    import threading
+
+    file = tmp_path / "token"
+    file.write_text("old\n")
+    settings = WorkerSettings(token_file=file)
+    client = Client(service.url, settings.read_token, "node", threading.Event())
+    service.accepts_token = "Bearer new"
+    with pytest.raises(ServiceRefused) as refused:
+        client.heartbeat("a", v1.AttemptHeartbeat())
+    assert refused.value.status == 401
+    file.write_text("new\n")
+    assert client.heartbeat("a", v1.AttemptHeartbeat()).verdict == "continue"
+    assert service.tokens == ["Bearer old", "Bearer old", "Bearer new"]
     client.close()
 
 

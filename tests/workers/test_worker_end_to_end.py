@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from groundspeed.service.wire import v1
+
 # A plugin of another distribution, found by its entry point: calls the target and reports what it returns.
 ACME = """
 from groundspeed.plugins.spi import Direction, Kind, Measured, Metric, Needs, Param

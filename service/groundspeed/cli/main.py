@@ -53,11 +53,18 @@ def _register() -> None:
         report,
         showing,
         site,
+        tokens,
         up,
         watching,
+        work,
     )
 
     app.command("up")(up.up)
+    app.command("status")(work.status)
+    app.add_typer(work.job_app, name="job")
+    app.add_typer(work.node_app, name="node")
+    token_app.command("list")(tokens.listed)
+    token_app.command("rotate")(tokens.rotate)
     app.command("demo")(demo.demo)
     app.command("init")(init.init)
     app.command("detect")(detect.detect)
@@ -103,35 +110,6 @@ def findings(
         show_json(found)
     else:
         console().print(answer.render(found))
-
-
-@app.command()
-def status(data: context.DataOption = None, json: context.JsonOption = False) -> None:
-    """Projects, jobs and nodes, and whether Groundspeed runs on this folder."""
-    from datetime import UTC, datetime
-
-    from groundspeed.cli import instance
-    from groundspeed.service.usecases.pulse import pulse
-
-    settings = context.settings_for(data)
-    with context.database(settings) as db:
-        seen = pulse(db, datetime.now(UTC), settings.node_silent_s)
-    facts = instance.running(settings.data_dir)
-    if json:
-        show_json({"running": facts, "pulse": seen})
-        return
-    out = console()
-    out.print(f"running at {facts.get('url', '?')}" if facts else "not running on this folder")
-    rows = [(f"jobs {state}", str(n)) for state, n in sorted(seen.jobs.items())]
-    rows += [(f"nodes {state}", str(n)) for state, n in sorted(seen.nodes.items())]
-    rows += [(f"runs {outcome}", str(n)) for outcome, n in sorted(seen.runs.items())]
-    rows += [
-        ("silent nodes", str(seen.silent_nodes)),
-        ("oldest waiting job", f"{seen.oldest_queued_s:.0f} s"),
-        ("unsent messages", str(seen.unsent_messages)),
-        ("series to be analysed", str(seen.unanalysed_series)),
-    ]
-    out.print(table(("what", "how many"), rows, right=("how many",)))
 
 
 @app.command()

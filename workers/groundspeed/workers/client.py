@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import ValidationError
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_any, wait_random_exponential
-from tenacity.stop import stop_after_delay
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, stop_any, wait_random_exponential
+from tenacity.stop import stop_when_event_set
 
 from groundspeed.service.wire import v1
-from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable
+from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SettingsInvalid
 
 Reply = TypeVar("Reply", bound=v1.Wire)
 _PROTOCOL = {"protocol", "protocol-mismatch"}
@@ -23,11 +24,11 @@ _AGAIN = {408, 425, 429}
 class Client:
     """One connection pool; safe for several threads. ``stop`` ends all waiting at once."""
 
-    def __init__(self, url: str, token: str | None, node: str, stop: threading.Event) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(self, url: str, token: Callable[[], str | None], node: str, stop: threading.Event) -> None:
+        self._read_token = token
+        self._token = token()
         self._http = httpx.Client(
             base_url=f"{url.rstrip('/')}/api/v1",
-            headers=headers,
             timeout=httpx.Timeout(20.0, connect=5.0),
             follow_redirects=False,
         )
@@ -76,7 +77,7 @@ class Client:
         attempts = Retrying(
             retry=retry_if_exception_type(ServiceUnavailable),
             wait=wait_random_exponential(multiplier=0.2, max=10.0),
-            stop=stop_any(stop_after_delay(patience_s), self._stopped),
+            stop=stop_any(stop_after_delay(patience_s), stop_when_event_set(self._stop)),
             sleep=self._sleep,
             reraise=True,
         )
@@ -86,15 +87,32 @@ class Client:
         raise AssertionError  # Retrying always returns or raises
 
     def _send(self, method: str, path: str, content: bytes) -> httpx.Response:
-        try:
-            reply = self._http.request(method, path, content=content, headers={"Content-Type": "application/json"})
-        except httpx.TransportError as error:
-            raise ServiceUnavailable(f"The service at {self._url} cannot be reached: {error or type(error)}") from error
+        reply = self._ask(method, path, content)
+        if reply.status_code == 401 and self._token_is_new():
+            reply = self._ask(method, path, content)
         if reply.status_code >= 500 or reply.status_code in _AGAIN:
             raise ServiceUnavailable(f"The service at {self._url} answers {reply.status_code} to {path}")
         if reply.status_code >= 300:
             raise _refusal(reply, path)
         return reply
+
+    def _ask(self, method: str, path: str, content: bytes) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            return self._http.request(method, path, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"The service at {self._url} cannot be reached: {error or type(error)}") from error
+
+    def _token_is_new(self) -> bool:
+        """Whether the token has been rotated since it was read last."""
+        try:
+            token = self._read_token()
+        except SettingsInvalid:
+            return False
+        changed, self._token = token != self._token, token
+        return changed
 
     @staticmethod
     def _parse(reply: httpx.Response, model: type[Reply]) -> Reply:
@@ -110,9 +128,6 @@ class Client:
 
     def _sleep(self, seconds: float) -> None:
         self._stop.wait(seconds)
-
-    def _stopped(self, _state: RetryCallState) -> bool:
-        return self._stop.is_set()
 
 
 def _refusal(reply: httpx.Response, path: str) -> ServiceRefused:

@@ -90,9 +90,9 @@ def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
     # Code that runs as the same user must not read the tokens out of this process.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     stop = threading.Event()
-    token = settings.token.get_secret_value() if settings.token else None
-    client = Client(settings.api_url, token, settings.node, stop)
-    sending = Client(settings.api_url, token, settings.node, threading.Event())
+    settings.read_token()  # a file that cannot be read is told at the start
+    client = Client(settings.api_url, settings.read_token, settings.node, stop)
+    sending = Client(settings.api_url, settings.read_token, settings.node, threading.Event())
     spool = Spool(settings.spool, settings.spool_max_bytes)
     delivery = Delivery(sending, spool)
     with ThreadPoolExecutor(2) as both:

@@ -50,6 +50,8 @@ class WorkerSettings(BaseSettings):
     """Where the service is."""
     token: SecretStr | None = None
     """Bearer token of this node; none is needed on loopback."""
+    token_file: Path | None = None
+    """File that holds the token instead; read again when the service refuses the old one, so that it can be rotated."""
     node: Annotated[str, Field(min_length=1, max_length=200)] = Field(default_factory=socket.gethostname)
     """This machine's name in the service; unique among its nodes."""
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] = "default"
@@ -159,6 +161,15 @@ class WorkerSettings(BaseSettings):
     @property
     def queue(self) -> str:
         return f"bench.{self.pool}"
+
+    def read_token(self) -> str | None:
+        """The token as it is now. Raises SettingsInvalid when its file cannot be read."""
+        if self.token_file is None:
+            return self.token.get_secret_value() if self.token else None
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsInvalid(f"GROUNDSPEED_WORKER_TOKEN_FILE cannot be read: {error}.") from None
 
     @property
     def memory_limit(self) -> int:

@@ -74,7 +74,9 @@ def discover(python: Path | None, roots: Iterable[str], cache: Path) -> Stack:
     import sys
 
     document = _probe(str(python or sys.executable))
-    installed = {canonicalize_name(d["name"]): _distribution(d) for d in document["distributions"]}
+    installed: dict[str, Distribution] = {
+        canonicalize_name(d["name"]): _distribution(d) for d in document["distributions"]
+    }
     shared = closure(installed, roots)
     key = _key(document, shared)
     layer = cache / "layers" / key

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -10,7 +12,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.tables import Attempt, AuditEntry, Job, Request
+from groundspeed.service.db.tables import Attempt, AuditEntry, Job, Project, Request
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.locking import held
@@ -112,6 +114,37 @@ def reprioritise(database: Database, job_id: int, priority: int, now: datetime, 
         job.priority = priority
         session.add(job)
         _audit(session, actor, "job.priority", job, now, str(priority))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A job in a list."""
+
+    id: int
+    project: str
+    request: int
+    key: str
+    state: str
+    priority: int
+    attempts: int
+    max_attempts: int
+    error: str
+
+
+def listed(database: Database, states: Sequence[str], limit: int) -> list[Line]:
+    """Jobs in these states, in the order of the queue."""
+    query = (
+        select(Job, col(Project.slug))
+        .join(Project, col(Project.id) == col(Job.project_id))
+        .where(col(Job.state).in_(states))
+        .order_by(col(Job.priority), col(Job.id))
+        .limit(limit)
+    )
+    with database.read() as session:
+        return [
+            Line(j.id or 0, slug, j.request_id, j.key, j.state, j.priority, j.attempts, j.max_attempts, j.error)
+            for j, slug in session.execute(query).tuples()
+        ]
 
 
 def locked(session: Session, job_id: int) -> Job:

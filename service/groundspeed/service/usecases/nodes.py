@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, delete, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
@@ -159,6 +160,36 @@ def present(session: Session, now: datetime, silent_s: float) -> list[Node]:
     """Nodes that have given a sign of life within ``silent_s``, whatever their state."""
     since = now - timedelta(seconds=silent_s)
     return list(session.scalars(select(Node).where(col(Node.seen_at) >= since).order_by(col(Node.id))))
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A node in a line. ``busy`` jobs of ``slots`` at a time."""
+
+    name: str
+    pool: str
+    state: str
+    state_reason: str
+    slots: int
+    busy: int
+    worker_version: str
+    seen_at: datetime | None
+
+
+def listed(database: Database) -> list[Seat]:
+    """Every node, by pool and name."""
+    running = (
+        select(col(Attempt.node_id), func.count()).where(col(Attempt.state) == "running").group_by(col(Attempt.node_id))
+    )
+    with database.read() as session:
+        found = session.scalars(select(Node)).all()
+        busy: dict[int, int] = dict(session.execute(running).tuples().all())
+    made = [
+        Seat(n.name, n.labels.get("pool") or "default", n.state, n.state_reason, n.slots, busy.get(n.id or 0, 0),
+             n.worker_version, n.seen_at)
+        for n in found
+    ]  # fmt: skip
+    return sorted(made, key=lambda seat: (seat.pool, seat.name))
 
 
 def hardware_id(session: Session, spec: v1.HardwareSpec) -> int:

@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlmodel import Session, col
@@ -21,7 +21,7 @@ from groundspeed.service.usecases.principals import LOCAL, ROLES, SCOPES, Princi
 
 __all__ = [
     "LOCAL", "ROLES", "SCOPES", "New", "Principal", "any_in_force", "authenticate", "create", "ensure", "listed",
-    "revoke", "revoke_one",
+    "revoke", "revoke_one", "rotate", "state_of",
 ]  # fmt: skip
 _PREFIX = "gs_"
 _LEAST = 16
@@ -126,6 +126,33 @@ def ensure(database: Database, name: str, role: str, secret: str, now: datetime)
             session.add(token)
         session.add(Token(name=name, sha256=digest(secret), role=role, created_at=now))
         _note(session, "token.create", name, "settings", now)
+
+
+def rotate(database: Database, name: str, overlap: timedelta, now: datetime, actor: str = "local") -> str:
+    """A new secret with the reach of the token in force; that one ends after ``overlap``. Shown this once.
+
+    Raises :class:`NotFound` when no token of that name is in force.
+    """
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    with database.transaction() as session:
+        found = [token for token in _named(session, name) if state_of(token, now) == "in force"]
+        if not found:
+            raise NotFound(f"There is no token {name!r} in force.", "See: groundspeed token list")
+        newest = max(found, key=lambda token: token.id or 0)
+        kept = newest.model_dump(include={"name", "role", "scopes", "node_id", "account_id", "expires_at"})
+        session.add(Token(**kept, sha256=digest(secret), created_at=now))
+        for token in found:
+            token.expires_at = min(filter(None, (token.expires_at, now + overlap)))
+            session.add(token)
+        _note(session, "token.rotate", name, actor, now)
+    return secret
+
+
+def state_of(token: Token, now: datetime) -> str:
+    """In words: in force, revoked, ended."""
+    if token.revoked_at is not None:
+        return "revoked"
+    return "ended" if token.expires_at is not None and token.expires_at <= now else "in force"
 
 
 def revoke(database: Database, name: str, now: datetime, actor: str = "local") -> int:

@@ -32,6 +32,7 @@ from groundspeed.service.wire import v1
 
 FALSE_DISCOVERIES = 0.05
 """Of the differences that a run reports, at most this share is expected to be none."""
+DEVICE_TIME_EFFECT = 0.005
 _CALLED = ("regressed", "improved", "changed")
 _TIMES = ("time", "rate")
 _CLOCKED = ("wall", "device")
@@ -142,13 +143,20 @@ def _settings(one: Compared, job: Job, config: Mapping[str, Any]) -> GateConfig:
     least = threshold(config, one.suite, one.series.metric, one.series.kind)
     known = one.series.noise.get("between_process") if one.series.noise else None
     return GateConfig(
-        threshold=least or MIN_EFFECT.get(one.series.kind, 0.01),  # type: ignore[call-overload]
+        threshold=least or _smallest(one.series.kind, one.series.clock),
         direction=one.series.direction,  # type: ignore[arg-type]
         min_pairs=int(job.spec.get("min_pairs") or 1),
         max_pairs=int(job.spec.get("max_pairs") or 1),
         peeks=None,
         noise_sd=float(known) if isinstance(known, int | float) and math.isfinite(known) else None,
     )
+
+
+def _smallest(kind: str, clock: str) -> float:
+    """The change that matters where the configuration names none: the device's own clock is steadier than any other."""
+    if kind == "time" and clock == "device":
+        return DEVICE_TIME_EFFECT
+    return next((effect for name, effect in MIN_EFFECT.items() if name == kind), 0.01)
 
 
 def _weighed(judged: Sequence[tuple[Compared, Answer, tuple[str, ...]]]) -> list[tuple[Answer, dict[str, Any]]]:

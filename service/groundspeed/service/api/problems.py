@@ -29,6 +29,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _framework)
     app.add_exception_handler(DBAPIError, _database)
     app.add_exception_handler(DataError, _out_of_range)
+    app.add_exception_handler(OverflowError, _out_of_range)  # how SQLite's driver says the same
     app.add_exception_handler(Exception, _unexpected)
 
 

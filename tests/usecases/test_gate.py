@@ -146,7 +146,7 @@ def test_another_clock_is_adjusted_and_told(world: World) -> None:
 
     r = np.random.default_rng(3)
     for _ in range(5):
-        noise = np.exp(0.001 * r.normal(size=2))
+        noise = np.exp(0.0003 * r.normal(size=2))
         lease.pair(
             bases={"samples": [timed(float(noise[0]))]} | at(1500.0),
             heads={"samples": [timed(float(noise[1] / 0.95))]} | at(1425.0),
@@ -219,7 +219,7 @@ def test_among_many_comparisons_a_large_difference_stands_and_a_weak_one_does_no
         lease.pairs = pair
         for i, key in enumerate(keys):
             shift = 0.1 if i == 0 else weak[pair] if i == 1 else 0.0
-            noise = 0.0 if i == 1 else 0.001
+            noise = 0.0 if i == 1 else 0.0003
             values = [float(np.exp(s + noise * r.normal())) for s in (0.0, shift)]
             lease.pair(bases={"samples": [timed(values[0])]}, heads={"samples": [timed(values[1])]}, key=key)
             lease.pairs = pair

@@ -172,3 +172,71 @@ def test_times(value: object) -> None:
     assert moment is not None
     assert moment.timestamp() == 1704164645
     assert parse_time("soon") is parse_time(True) is parse_time(1e300) is None
+
+
+GBENCH_CONSOLE = """2024-01-02T03:04:05+00:00
+Running ./bench
+Run on (8 X 2400 MHz CPU s)
+-----------------------------------------------------
+Benchmark           Time             CPU   Iterations
+-----------------------------------------------------
+BM_Copy          33.3 ns         33.1 ns     21014142
+BM_Sort/1024     1.50 us         1.40 us        1000 bytes_per_second=1.5Gi/s items=5k
+BM_Bad           ERROR OCCURRED: 'no device'
+"""
+GBENCH_CSV = """2024-01-02T03:04:05+00:00
+Running ./bench
+name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message
+"BM_Sort/1024",1000,1.5,1.4,us,1e9,,"a label",,
+"BM_Bad",,,,,,,,true,"no device"
+"""
+NVBENCH_CSV = """Benchmark,Device,Device Name,T,Skipped,Samples,CPU Time (sec),Noise (%),GPU Time (sec),Elem/s (elem/sec)
+copy,0,Example GPU,I32,No,100,1.5e-3,0.1,1.4e-3,1e9
+copy,0,Example GPU,I64,too large,,,,,
+"""
+JMH_TABLE = """# Run complete. Total time: 00:01:00
+Benchmark                (size)   Mode  Cnt   Score   Error   Units
+a.B.sum                    1000   avgt    5  12.345 ± 0.123   ns/op
+a.B.sum:gc.alloc.rate       N/A  thrpt    5   1.500 ± 0.100  MB/sec
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GBENCH_CONSOLE, [("BM_Copy", "real_time", 3.33e-8), ("BM_Copy", "cpu_time", 3.31e-8), ("BM_Sort/1024", "real_time", 1.5e-6),
+                          ("BM_Sort/1024", "cpu_time", 1.4e-6), ("BM_Sort/1024", "bytes_per_second", 1610610000.0),
+                          ("BM_Sort/1024", "items", 5000.0), ("BM_Bad", "real_time", None)]),
+        (GBENCH_CSV, [("BM_Sort/1024", "real_time", 1.5e-6), ("BM_Sort/1024", "cpu_time", 1.4e-6),
+                      ("BM_Sort/1024", "bytes_per_second", 1e9), ("BM_Bad", "real_time", None)]),
+        (NVBENCH_CSV, [("copy", "cpu_time", 1.5e-3), ("copy", "gpu_time", 1.4e-3), ("copy", "item_rate", 1e9), ("copy", "gpu_time", None)]),
+        (JMH_TABLE, [("a.B.sum", "score", 1.2345e-8), ("a.B.sum", "gc.alloc.rate", 1.5e6)]),
+    ],
+)  # fmt: skip
+def test_tables_for_people(text: str, expected: list[tuple[str, str, float | None]]) -> None:
+    """What a tool printed without an option for JSON: values in their units, failures with their reason."""
+    records = read(text, "tool-table")
+    assert figures(records) == expected
+    assert all(r.reason for r in records if r.outcome != "ok")
+
+
+def test_sglang_measures_one_batch() -> None:
+    """bench_one_batch appends an object a line."""
+    line = {"run_name": "default", "batch_size": 1, "input_len": 256, "output_len": 8, "prefill_latency": 0.05,
+            "prefill_throughput": 5120.0, "median_decode_latency": 0.007, "total_latency": 0.1, "overall_throughput": 2640.0}  # fmt: skip
+    records = read(json.dumps(line) + "\n" + json.dumps({**line, "batch_size": 2}), "llm-serving")
+    assert len(records) == 10
+    assert records[0].params["batch_size"] == 1
+
+
+def test_superbench_units_are_those_of_its_table() -> None:
+    """The same word is milliseconds in one benchmark, microseconds or seconds in another."""
+    node = {"node": "n", "kernel-launch/event_time:0": 5.0, "kernel-launch/device_launch_us:0": 5.0, "gpu-burn/time": 10.0,
+            "cudnn-function/name_f_time:0": 5.0, "ort-inference/fp16_m_time:0": 5.0, "cpu-memory-bw-latency/mem_numa_0_0_lat": 80.0,
+            "cublaslt-gemm/fp8_1_2_3_4_flops:0": 1.5}  # fmt: skip
+    values = {f"{b}/{m}": v for b, m, v in figures(read(node, "superbench"))}
+    assert values == {
+        "kernel-launch/event_time": 5e-3, "kernel-launch/device_launch_us": 5e-6, "gpu-burn/time": 10.0,
+        "cudnn-function/name_f_time": 5e-6, "ort-inference/fp16_m_time": 5e-3,
+        "cpu-memory-bw-latency/mem_numa_0_0_lat": 8e-8, "cublaslt-gemm/fp8_1_2_3_4_flops": 1.5e12,
+    }  # fmt: skip

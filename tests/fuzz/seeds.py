@@ -35,6 +35,11 @@ TEXTS: dict[str, str] = {
     '"value": 0.5, "metadata": {"status": "success"}}\n:::SYSJSON {"accelerators_per_node": "8"}\n',
     "csv": 'benchmark,value,unit,commit,date\n"a, b",1.5,ms,abcdef1,2024-01-02\n#off,2,s,,\n',
     "csv-mapped": "x,1.5,3\ny,,2\n",
+    "tool-table": "Run on (8 X 2400 MHz CPU s)\n-----\nBenchmark   Time   CPU   Iterations\n-----\n"
+    "BM_a/8   33.3 ns   33.1 ns   21014142 bytes_per_second=1.5Gi/s items=5k\nBM_b   ERROR OCCURRED: 'oops'\n"
+    "Benchmark   (size)  Mode  Cnt   Score   Error  Units\na.B.sum   1000  avgt    5  12.345 ± 0.123  ns/op\n"
+    "a.B.sum:gc   N/A  thrpt       ≈ 10⁻³   MB/sec\n"
+    'name,iterations,real_time,cpu_time,time_unit,items_per_second,error_occurred,error_message\n"BM_c",10,1.5,1.4,us,5e6,,\n',
 }
 _GBENCH = {"context": {"date": "2024-01-02T03:04:05Z", "num_cpus": 4}, "benchmarks": [
     {"name": "BM_a/8/threads:2", "run_type": "iteration", "real_time": 1.5, "cpu_time": 1.2, "time_unit": "us", "items_per_second": 5.0},

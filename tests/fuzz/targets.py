@@ -17,7 +17,17 @@ from groundspeed.service.formats.source import of_bytes
 from groundspeed.service.usecases.import_tables import storable
 
 MAX_ITEMS = 200_000
-HAND_WRITTEN = ("nccl-tests", "go", "criterion", "console", "gpu-tool-log", "mlperf", "csv", "nccl-sweep-failures")
+HAND_WRITTEN = (
+    "nccl-tests",
+    "go",
+    "criterion",
+    "console",
+    "gpu-tool-log",
+    "mlperf",
+    "csv",
+    "nccl-sweep-failures",
+    "tool-table",
+)
 """Parsers of text that are our own from the first character on."""
 
 Target = Callable[[bytes], None]

@@ -30,6 +30,7 @@ from groundspeed.service.formats import (
     pytorch_hud,
     superbench,
     superbench_logs,
+    tables_of_tools,
 )
 from groundspeed.service.formats.records import Item, sound
 from groundspeed.service.formats.source import Document
@@ -57,10 +58,8 @@ class _Module(Protocol):
 # In this order: what is certain by a word of its own first, what only looks like something last.
 _MODULES = (
     own, mlperf, nccl_json, nccl_summary, nccl, nvbench, asv, jmh, pytest_benchmark, codespeed, github_action,
-    pytorch_hud,
-    pyperf, google_benchmark, hyperfine, llm_serving, conbench, criterion, console, go_bench, superbench_logs,
-    superbench,
-    csv_table,
+    pytorch_hud, pyperf, google_benchmark, tables_of_tools, hyperfine, llm_serving, conbench, criterion, console,
+    go_bench, superbench_logs, superbench, csv_table,
 )  # fmt: skip
 
 

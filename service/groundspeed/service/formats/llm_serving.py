@@ -56,7 +56,9 @@ def sniff(head: str) -> bool:
         '"requests_per_second"',
         '"median_ttft_ms"',
     )
-    return any(key in head for key in keys) or ('"avg_latency"' in head and '"percentiles"' in head)
+    latency = '"avg_latency"' in head and '"percentiles"' in head
+    one_batch = '"prefill_latency"' in head and '"overall_throughput"' in head
+    return latency or one_batch or any(key in head for key in keys)
 
 
 def parse(document: Document) -> Iterator[Item]:

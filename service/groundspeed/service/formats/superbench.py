@@ -46,6 +46,20 @@ _RULES: tuple[tuple[str, str, float, Direction, Kind], ...] = (
     (r"^(?:FP|TF|BF|INT)\d+\w*|flops", "FLOP/s", 1e9, 1, "rate"),
     (r"_time$", "s", 1e-6, -1, "time"),
 )
+_OF_BENCHMARKS: tuple[tuple[str, str, float, Direction, Kind], ...] = (
+    # (pattern of benchmark/metric, …): what SuperBench's table gives in other units than its names suggest
+    (r"_us$", "s", 1e-6, -1, "time"),
+    (r"^kernel-launch[^/]*/(?:event|wall)_time", "s", 1e-3, -1, "time"),
+    (r"_mkps$", "1/s", 1e6, 1, "rate"),
+    (r"^(?:tensorrt-inference|ort-inference)[^/]*/.*_time|matmul[^/]*/.*_time$", "s", 1e-3, -1, "time"),
+    (r"^(?:gpu-burn|cpu-hpl|gpu-hpcg|cpu-stream)[^/]*/(?:.*_)?time(?:_\w+)?$", "s", 1.0, -1, "time"),
+    (r"^cpu-stream[^/]*/.*throughput", "B/s", 1e6, 1, "rate"),
+    (r"^cpu-memory-bw-latency[^/]*/.*_bw$", "B/s", 1e6, 1, "rate"),
+    (r"^cpu-memory-bw-latency[^/]*/.*_lat$", "s", 1e-9, -1, "time"),
+    (r"^cpu-hpl[^/]*/.*throughput", "FLOP/s", 1e9, 1, "rate"),
+    (r"^(?:cublaslt|hipblaslt)-gemm[^/]*/.*_flops$", "FLOP/s", 1e12, 1, "rate"),
+)
+_SPECIFIC = [(re.compile(p), u, f, d, k) for p, u, f, d, k in _OF_BENCHMARKS]
 _COMPILED = [(re.compile(p), u, f, d, k) for p, u, f, d, k in _RULES]
 _DIAGNOSIS = "diagnosis/"
 
@@ -157,15 +171,16 @@ def _record(origin: Origin, key: str, value: float, where: Any, is_diagnosis: bo
         return Record(
             origin, benchmark, Metric(f"{name} variance"[:200], "1", 0, "ratio", gate=False), where, value, params
         )
-    metric, factor = metric_for(name)
+    metric, factor = metric_for(name, benchmark)
     outcome: Outcome = "failed" if name.startswith("return_code") and value != 0 else "ok"
     reason = f"return code {value:g}" if outcome == "failed" else ""
     return Record(origin, benchmark, metric, where, value * factor, params, outcome=outcome, reason=reason)
 
 
-def metric_for(name: str) -> tuple[Metric, float]:
+def metric_for(name: str, benchmark: str = "") -> tuple[Metric, float]:
     """The metric that a SuperBench name stands for, and the factor to its unit."""
-    for pattern, unit, factor, direction, kind in _COMPILED:
-        if pattern.search(name):
-            return Metric(name[:200], unit, direction, kind, gate=direction != 0), factor
+    for rules, text in ((_SPECIFIC, f"{benchmark}/{name}"), (_COMPILED, name)):
+        for pattern, unit, factor, direction, kind in rules:
+            if pattern.search(text):
+                return Metric(name[:200], unit, direction, kind, gate=direction != 0), factor
     return Metric(name[:200], "1", 0, "counter", gate=False), 1.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
-from groundspeed.workers import gangs, indexproxy, process, sandbox
+from groundspeed.workers import caches, clocks, gangs, indexproxy, process, sandbox
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.checkout import Checkout, Checkouts, source_paths
 from groundspeed.workers.client import Client
@@ -56,6 +56,8 @@ class Node:
     git: Git
     stack: Stack
     catalogue: Mapping[str, v1.PluginSpec]
+    devices: tuple[str, ...] = ()
+    """UUIDs of all devices of the node."""
 
 
 class JobRun:
@@ -80,6 +82,7 @@ class JobRun:
         try:
             with contextlib.ExitStack() as stack:
                 self._measure(stack)
+            caches.tidy(self._cache, self._node.settings.keep_compile_caches)
         except Stopped as stopped:
             logger.info("job %s stops: %s", self._job.job_id, stopped)
             return None if stopped.reason == "lost" else v1.FinishRequest(state="released", error=str(stopped))
@@ -102,10 +105,20 @@ class JobRun:
         if self._job.gang is not None:
             self._attempt.line("worker", gangs.told(self._job.gang))
             self._attempt.meet()
+        self._lock_clocks(stack)
         if self._job.max_pairs:
             self._pairs(sides, runner)
         else:
             self._replicates(sides, runner)
+
+    def _lock_clocks(self, stack: contextlib.ExitStack) -> None:
+        settings = self._node.settings
+        if settings.lock_clocks:
+            devices = self._slot.devices or self._node.devices
+            say = self._attempt.line
+            stack.enter_context(
+                clocks.locked(settings.clocks_note, devices, settings.lock_clocks_mhz, lambda text: say("worker", text))
+            )
 
     def _leave(self) -> None:
         """A member whose build failed lets rank 0 tell so, which it does if it failed there too."""

@@ -18,7 +18,7 @@ from typing import Any
 from celery import signals
 from celery.worker import state as celery_state
 
-from groundspeed.workers import tasks
+from groundspeed.workers import caches, clocks, hygiene, tasks
 from groundspeed.workers.app import configure
 from groundspeed.workers.catalogue import read_catalogue
 from groundspeed.workers.client import Client
@@ -107,7 +107,10 @@ def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
         git=Git(settings.home / "git", settings.git_timeout_s),
         stack=stack,
         catalogue=catalogue,
+        devices=tuple(device.uuid for device in hygiene.devices()),
     )
+    caches.clean(settings.cache)
+    clocks.let_go(settings.clocks_note)
     node = WorkerNode(parts, _version(), stop)
     delivery.start()
     try:

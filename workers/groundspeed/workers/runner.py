@@ -16,6 +16,7 @@ from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
 from groundspeed.workers import process
 from groundspeed.workers.attempt import Attempt
+from groundspeed.workers.caches import touch
 from groundspeed.workers.environment import Environment
 from groundspeed.workers.errors import SpoolFull
 from groundspeed.workers.logs import logger
@@ -174,6 +175,7 @@ class Runner:
     def _variables(self, side: Side, staged: Path) -> dict[str, str]:
         for name in ("inductor", "triton", "cuda"):
             (side.caches / name).mkdir(parents=True, exist_ok=True)
+        touch(side.caches)
         return with_python(self.variables, side.environment.home) | {
             "PYTHONPATH": str(staged),
             "PYTHONNOUSERSITE": "1",

@@ -75,7 +75,9 @@ class WorkerSettings(BaseSettings):
     control: Annotated[str, Field(pattern=r"^(auto|cpu|off)$")] = "auto"
     """The tiny control workload of each lease: auto, on a device too where there is one; cpu, the processor; off."""
     lock_clocks: bool = False
-    """Whether the worker may lock the device's clocks while it measures (they are restored afterwards)."""
+    """Whether the worker locks its devices' clocks while it measures, which needs the right to, and lets them go."""
+    lock_clocks_mhz: Annotated[int, Field(ge=0)] = 0
+    """Compute clock to lock at; 0: three quarters of the highest, which a device under full load can hold."""
     cache_dir: Path | None = None
     """Folder of mirrors, checkouts and environments; none: below data_dir."""
     spool_dir: Path | None = None
@@ -100,6 +102,8 @@ class WorkerSettings(BaseSettings):
     """Checkouts kept at most; the longest unused goes first."""
     keep_environments: Annotated[int, Field(ge=1)] = 24
     """Build environments kept at most; the longest unused goes first."""
+    keep_compile_caches: Annotated[int, Field(ge=1)] = 64
+    """Compile caches of revisions kept at most; the longest unused goes first."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     """Longest a git command may take."""
     idle_poll_s: Annotated[float, Field(gt=0)] = 10.0
@@ -153,6 +157,11 @@ class WorkerSettings(BaseSettings):
     @property
     def spool(self) -> Path:
         return (self.spool_dir or self.home / "spool").absolute()
+
+    @property
+    def clocks_note(self) -> Path:
+        """Which devices' clocks are locked just now."""
+        return self.home / "locked-clocks.json"
 
     @property
     def broker_dir(self) -> Path:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import groundspeed.plugins
+from groundspeed.workers.caches import touch
 from groundspeed.workers.errors import JobError
 
 OWN_DISTRIBUTION = "groundspeed"
@@ -31,6 +32,7 @@ def stage(cache: Path, distribution: str) -> Path:
     folder = cache / "stages" / digest.hexdigest()[:16]
     if not folder.is_dir():
         _copy(folder, files)
+    touch(folder)
     return folder
 
 

@@ -1,5 +1,7 @@
 """Pictures of the pages, looked at once and kept in docs/screenshots; a page that comes to look different fails.
 
+They are the baselines: a pixel differs when its colours are more than 60 (of 765) apart, and at most 2 % of the pixels
+may. Fonts are those of Debian's fonts-dejavu-core, which the tests install with Chromium; other fonts differ more.
 ``GROUNDSPEED_SHOTS=write`` takes them anew: look at each before it is committed.
 """
 
@@ -35,17 +37,37 @@ SHOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "series-without-script": ("/projects/tinygpt/series/1", {"java_script_enabled": False}),
     "series-environment": ("/projects/tinygpt/graph?series={bandwidth}", {}),
     "graph-many": ("/projects/tinygpt/graph?series=1,2,5,7&band=0", {}),
+    "graph-apart": ("/projects/tinygpt/graph?series=1,2,5,7&small=1", {}),
+    "graph-environments": ("/projects/tinygpt/graph?series={bandwidth}&x=environment&samples=1", {}),
+    "graph-log-box-dark": (
+        "/projects/tinygpt/graph?series=1,2&y=log&from=10&to=60&low=0.8&high=1.3",
+        {"color_scheme": "dark"},
+    ),
+    "thousand-series": ("/projects/many/benchmarks?sort=change", {}),
+    "thousand-series-dark": ("/projects/many/benchmarks?q=products", {"color_scheme": "dark"}),
     "compare": ("/projects/tinygpt/compare?base={before}&head={slow}", {}),
+    "compare-nodes-dark": (
+        "/projects/tinygpt/compare?by=node&base=gpu-01&head=gpu-01b",
+        {"color_scheme": "dark"},
+    ),
+    "compare-380": ("/projects/tinygpt/compare?base={before}&head={slow}", {"width": 380}),
     "regressions": ("/projects/tinygpt/regressions", {}),
     "regression": ("/projects/tinygpt/regressions/4", {}),
     "commit": ("/projects/tinygpt/commits/{slow}", {}),
     "runs": ("/projects/tinygpt/runs", {}),
     "job": ("/jobs/{job}", {}),
-    "run": ("/runs/1", {}),
+    "run": ("/runs/1", {"full": True}),
+    "run-dark-380": ("/runs/1", {"width": 380, "color_scheme": "dark", "full": True}),
+    "job-380": ("/jobs/{job}", {"width": 380}),
     "fleet": ("/fleet", {}),
+    "fleet-dark-380": ("/fleet", {"width": 380, "color_scheme": "dark"}),
     "node": ("/fleet/gpu-01b", {}),
     "long-names": ("/projects/attention", {}),
+    "long-names-380": ("/projects/attention/benchmarks", {"width": 380}),
     "empty": ("/projects/empty", {}),
+    "empty-benchmarks": ("/projects/empty/benchmarks", {}),
+    "regressions-380": ("/projects/tinygpt/regressions", {"width": 380}),
+    "not-found-dark": ("/no/such/page", {"color_scheme": "dark"}),
     "search": ("/search?q=batch", {}),
 }
 DIFFER = """async ([a, b]) => {
@@ -76,6 +98,10 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         db, demo_data.Shape(slug="attention", name=long, commits=30, machines=1, extra=0, seed=3, live=False)
     )
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
+    many = demo_data.Shape(
+        slug="many", name="Many", commits=24, machines=2, extra=490, live=False, keep_samples=False, keep_runs=False
+    )
+    demo_data.fill(db, many)
     application = web_server.app(db, folder)
     application.dependency_overrides[access.now] = lambda: demo_data.NOW
     with web_server.serve(application) as url:
@@ -90,23 +116,23 @@ def address(site: Site, path: str) -> str:
     return path.format(slow=shas[slow], before=shas[slow - 1], job=site.demo.jobs[-4], bandwidth=bandwidth)
 
 
-def take(page: Page, url: str) -> bytes:
+def take(page: Page, url: str, *, full: bool) -> bytes:
     page.goto(url)
     if page.locator("[data-graph]").count() and page.evaluate("document.documentElement.dataset !== undefined"):
         page.wait_for_timeout(400)
     page.wait_for_timeout(150)
-    return page.screenshot(animations="disabled", caret="hide")
+    return page.screenshot(animations="disabled", caret="hide", full_page=full)
 
 
 @pytest.mark.parametrize("name", SHOTS)
 def test_the_page_looks_as_it_was_judged(browser: Browser, still: Site, root: Path, name: str) -> None:
     path, options = SHOTS[name]
     width = options.get("width", 1280)
-    context, tab = open_tab(browser, still.url, **{k: x for k, x in options.items() if k != "width"})
+    context, tab = open_tab(browser, still.url, **{k: x for k, x in options.items() if k not in {"width", "full"}})
     tab.page.set_viewport_size({"width": width, "height": 900 if width > 400 else 800})
     tab.page.clock.install(time=demo_data.NOW)
     tab.page.clock.resume()
-    taken = take(tab.page, still.url + address(still, path))
+    taken = take(tab.page, still.url + address(still, path), full=options.get("full", False))
     context.close()
     kept = root / "docs/screenshots" / f"{name}.png"
     if os.environ.get("GROUNDSPEED_SHOTS") == "write":

@@ -13,6 +13,7 @@ import demo_data
 import web_server
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 
 from .conftest import Site, Tab, open_tab
 
@@ -27,6 +28,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     demo_data.create_tables(db)
     demo = demo_data.fill(db, demo_data.Shape(commits=40, extra=4))
     with db.transaction() as session:
+        repository = ForgeRepository(project_id=demo.project_id, forge_id=1, full_name="acme/tinygpt")
+        session.add(repository)
+        session.flush()
+        session.add(PullRequest(repository_id=repository.id or 0, number=42, title="Rotary embeddings", author="ada"))
         attempt = session.get_one(t.Attempt, demo.running_attempt)
         session.add(
             t.Artefact(
@@ -194,6 +199,15 @@ def test_an_unknown_address_is_a_page_with_a_way_on(browser: Browser, own: Site)
     assert reply.status == 404
     assert reply.headers["content-type"].startswith("application/problem+json")
     context.close()
+
+
+def test_a_pull_request_is_found_by_its_number(desk: Tab) -> None:
+    page = desk.open("/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("#42")
+    expect(page.locator("#hits li[role=option]")).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/projects/tinygpt/pulls/42")
 
 
 def test_the_keyboard_alone_leads_everywhere(desk: Tab) -> None:

@@ -162,6 +162,8 @@ function boundaries(u: uPlot, ctx: CanvasRenderingContext2D, graph: Graph, layou
   let row = 0;
   for (const line of shown(layout, state)) {
     const { environment } = line.series.points;
+    // Ordered by environment, the first one is named as the others are.
+    if (state.x === "environment" && environment.length && !seen.size) label(u, ctx, graph.environments[environment[0] ?? 0]?.label ?? "", u.bbox.left, u.bbox.top + 12 * ratio);
     for (let i = 1; i < environment.length; i++) {
       if (environment[i] === environment[i - 1]) continue;
       const x = Math.round(u.valToPos(((line.x[i] ?? 0) + (line.x[i - 1] ?? 0)) / 2, "x", true));

@@ -4,7 +4,7 @@ import { h } from "./dom";
 import { load, type Hit } from "./model";
 
 export function start(): void {
-  const input = h("input", { type: "search", placeholder: "Find a benchmark, commit, regression or node", "aria-label": "Find", autocomplete: "off", role: "combobox", "aria-expanded": "true", "aria-controls": "hits" });
+  const input = h("input", { type: "search", placeholder: "Find a benchmark, commit, pull request, regression or node", "aria-label": "Find", autocomplete: "off", role: "combobox", "aria-expanded": "true", "aria-controls": "hits" });
   const list = h("ul", { id: "hits", role: "listbox", "aria-label": "Found" });
   const dialog = h("dialog", { class: "palette", "aria-label": "Search" }, input, list);
   document.body.append(dialog);

@@ -32,7 +32,7 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
       y: { distr: state.log ? 3 : 1, range: (_u, min, max) => yRange(state, min, max) },
     },
     axes: [
-      { ...axis, values: (_u, splits) => splits.map((x) => xLabel(graph, state, x)), space: 90 },
+      { ...axis, values: (u, splits) => splits.map((x) => (cut(u, x) ? "" : xLabel(graph, state, x))), space: 90 },
       { ...axis, ...(state.log ? { splits: (_u: uPlot, _axis: number, min: number, max: number) => logSplits(min, max), filter: (_u: uPlot, splits: number[]) => splits } : {}), values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 62, label: unitLabel(layout), labelSize: 16, labelFont: "11px system-ui, sans-serif", labelGap: 0 },
     ],
     series: [{}, ...layout.lines.map((line) => lineOptions(line, state))],
@@ -54,6 +54,9 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
   wheelAndPan(made);
   return made;
 }
+
+/** Width of a commit's label with its date. */
+const LABEL_PIXELS = 66;
 
 /** A box higher than this many pixels chooses values too, not only commits. */
 const BOX_PIXELS = 24;
@@ -127,6 +130,13 @@ function lineOptions(line: Line, state: State): uPlot.Series {
 
 function fade(hex: string, alpha: number): string {
   return hex.startsWith("#") ? hex + Math.round(alpha * 255).toString(16).padStart(2, "0") : hex;
+}
+
+/** Whether a label at ``x`` would be cut off at the right edge. */
+function cut(u: uPlot, x: number): boolean {
+  const { min, max } = u.scales["x"] ?? {};
+  const wide = u.bbox.width / (devicePixelRatio || 1);
+  return min != null && max != null && max > min && wide > 0 && ((max - x) / (max - min)) * wide < LABEL_PIXELS / 2 - 12;
 }
 
 function xLabel(graph: Graph, state: State, x: number): string {

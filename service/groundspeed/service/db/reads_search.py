@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, String, and_, cast, func, or_, select
+from sqlalchemy import Row, String, and_, cast, func, literal, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import reads
 from groundspeed.service.db import tables as t
+from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 
 
 def _all_words(words: Sequence[str], *columns: Any) -> Any:
@@ -17,6 +18,11 @@ def _all_words(words: Sequence[str], *columns: Any) -> Any:
     for column in columns[1:]:
         heap = heap + " " + func.lower(func.coalesce(column, ""))
     return and_(*(heap.contains(word, autoescape=True) for word in words))
+
+
+def _numbered(column: Any) -> Any:
+    """#42, as people write it."""
+    return literal("#").concat(cast(column, String))
 
 
 def projects(session: Session, words: Sequence[str], limit: int) -> Sequence[t.Project]:
@@ -48,6 +54,18 @@ def series(session: Session, words: Sequence[str], limit: int) -> list[tuple[Row
     rows = session.execute(query).all()
     slugs = {p.id: p.slug for p in reads.projects(session)}
     return [(row, slugs[row.project_id]) for row in rows]
+
+
+def pulls(session: Session, words: Sequence[str], limit: int) -> list[tuple[PullRequest, str]]:
+    """Pull requests whose number, title or author have all the words, newest first, with the slug of their project."""
+    r, p = ForgeRepository, t.Project
+    query = (
+        select(PullRequest, col(p.slug))
+        .join(r, col(r.id) == col(PullRequest.repository_id))
+        .join(p, col(p.id) == col(r.project_id))
+        .where(_all_words(words, col(PullRequest.title), col(PullRequest.author), _numbered(col(PullRequest.number))))
+    )
+    return [(row[0], row[1]) for row in session.execute(query.order_by(col(PullRequest.id).desc()).limit(limit))]
 
 
 def nodes(session: Session, words: Sequence[str], limit: int) -> Sequence[t.Node]:

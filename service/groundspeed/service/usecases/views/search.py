@@ -23,7 +23,7 @@ def search(db: Database, query: str) -> v.SearchResults:
             *_revisions(session, query.strip().lower(), words),
             *_series(session, words),
         ]
-        hits += [*_nodes(session, words), *_regressions(session, words)]
+        hits += [*_pulls(session, words), *_nodes(session, words), *_regressions(session, words)]
     return v.SearchResults(query=query, hits=tuple(hits))
 
 
@@ -57,6 +57,18 @@ def _series(session: Session, words: list[str]) -> list[v.Hit]:
             )
         )
     return out
+
+
+def _pulls(session: Session, words: list[str]) -> list[v.Hit]:
+    return [
+        v.Hit(
+            kind="pull request",
+            title=f"#{pull.number} {pull.title}",
+            detail=f"{slug} · {pull.author} · {pull.state}",
+            url=f"/projects/{slug}/pulls/{pull.number}",
+        )
+        for pull, slug in reads_search.pulls(session, words, EACH)
+    ]
 
 
 def _nodes(session: Session, words: list[str]) -> list[v.Hit]:

@@ -8,7 +8,7 @@ from groundspeed.service.wire.views.parts import View
 
 
 class Hit(View):
-    kind: Literal["project", "series", "revision", "request", "regression", "node"]
+    kind: Literal["project", "series", "revision", "request", "regression", "node", "pull request"]
     title: str
     detail: str
     url: str

@@ -36,6 +36,7 @@ def main() -> None:
 def _register() -> None:
     """Commands that live in modules of their own; each loads light and imports its part on use."""
     from groundspeed.cli import (
+        accounts,
         bisect,
         campaign,
         comparing,
@@ -84,6 +85,7 @@ def _register() -> None:
     app.add_typer(campaign.app, name="campaign")
     app.add_typer(db.app, name="db")
     app.add_typer(github.app, name="github")
+    app.add_typer(accounts.app, name="account")
     app.add_typer(site.site_app, name="site")
 
 
@@ -239,16 +241,26 @@ def token_create(
     name: Annotated[str, typer.Argument(help="Who or what it is for.")],
     role: Annotated[str, typer.Option(help="viewer, triager, operator, admin or worker.")] = "viewer",
     node: Annotated[str | None, typer.Option(help="For a worker: the only node it speaks for.")] = None,
+    project: Annotated[list[str] | None, typer.Option(help="Only this project; may be given several times.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Only for this: read, triage, results, work or admin; may be repeated.")
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.001, max=3660, help="Days until it ends; otherwise never.")
+    ] = None,
     data: context.DataOption = None,
     json: context.JsonOption = False,
 ) -> None:
     """Make a token; it is shown once."""
-    from datetime import UTC, datetime
+    from datetime import UTC, datetime, timedelta
 
     from groundspeed.service.usecases import tokens
 
+    now = datetime.now(UTC)
+    ends = now + timedelta(days=days) if days is not None else None
     with context.database(context.settings_for(data)) as db:
-        secret = tokens.create(db, tokens.New(name, role, node), datetime.now(UTC))
+        new = tokens.New(name, role, node, tuple(project or ()), ends, tuple(scope or ()))
+        secret = tokens.create(db, new, now)
     if json:
         show_json({"name": name, "role": role, "node": node, "token": secret})
     else:

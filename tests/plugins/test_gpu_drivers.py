@@ -74,6 +74,20 @@ def test_spread_overhead_and_tables():
     assert "| a\\|b | 1.230% | 1.5 |" in text
 
 
+def test_shares_are_of_what_the_same_pool_measured():
+    rows = [
+        {"tag": "copy", "metric": "bandwidth", "median": 4e12, "unit": "B/s"},
+        {"tag": "gemm", "metric": "flops_sustained", "median": 6e14, "unit": "FLOP/s"},
+        {"tag": "attention", "metric": "device_flops", "median": 3e14, "unit": "FLOP/s"},
+        {"tag": "kernel", "metric": "bandwidth", "median": 3e12, "unit": "B/s"},
+        {"tag": "kernel", "metric": "roofline_share", "median": 0.7, "unit": "1"},
+    ]
+    found = {(one["tag"], one["metric"]): one["share"] for one in analysis.shares(rows, "copy", "gemm")}
+    assert found["attention", "device_flops"] == 0.5
+    assert found["kernel", "bandwidth"] == 0.75
+    assert found["kernel", "roofline_share"] == 0.7
+
+
 def test_collectives_stand_beside_those_by_hand():
     where = {"bytes": 8192, "ranks": 2}
     metrics = [{"metric": "latency", "params": where, "values": [15e-6] * 3},

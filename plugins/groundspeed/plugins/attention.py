@@ -42,6 +42,7 @@ TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2}
 REFERENCE_ROWS = 1024
 BACKWARD_SHARE = 2.5
 """FLOPs of the backward pass over those of the forward pass (Dao 2023, FlashAttention-2, section 4.1)."""
+_CANNOT = ("No available kernel", "No viable backend", "cuDNN", "No execution plan", "not implemented for")
 _NAMES = {
     "flash": "FLASH_ATTENTION",
     "efficient": "EFFICIENT_ATTENTION",
@@ -199,7 +200,7 @@ def first_call(call: Callable[[], object], case: Case) -> None:
             call()
         except RuntimeError as error:
             text = str(error)
-            if "No available kernel" not in text and "No viable backend" not in text:
+            if not any(words in text for words in _CANNOT):
                 raise
             reasons = [line for one in said if (line := plain(str(one.message)))]
             shape = f"length {case.length}, head size {case.head_size}, {case.dtype}, on {case.device}"

@@ -149,6 +149,28 @@ def spread(reports):
     return rows
 
 
+def shares(rows, copy_tag, product_tag):
+    """What each suite reaches of the rates measured in the same pool: bytes of a copy's, FLOPs of a matrix product's."""
+    ceilings = {
+        "B/s": _median_of(rows, copy_tag, "bandwidth"),
+        "FLOP/s": _median_of(rows, product_tag, "flops_sustained"),
+    }
+    found = []
+    for row in rows:
+        ceiling = ceilings.get(row["unit"])
+        if ceiling and row["metric"] in {"bandwidth", "device_flops", "flops", "flops_sustained"}:
+            found.append({"tag": row["tag"], "metric": row["metric"], "median": row["median"], "unit": row["unit"],
+                          "share": row["median"] / ceiling})  # fmt: skip
+        elif row["metric"] in {"limit_share", "peak_share", "roofline_share"}:
+            found.append({"tag": row["tag"], "metric": row["metric"], "median": float("nan"), "unit": row["unit"],
+                          "share": row["median"]})  # fmt: skip
+    return found
+
+
+def _median_of(rows, tag, metric):
+    return next((row["median"] for row in rows if (row["tag"], row["metric"]) == (tag, metric)), None)
+
+
 def overhead(reports):
     """Share of each suite's wall time in which nothing was measured, and where it went; seconds are means."""
     by_tag = defaultdict(list)

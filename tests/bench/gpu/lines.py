@@ -153,10 +153,9 @@ def more(bench):
     rounds = [plans.more() if number % 2 == 0 else plans.more()[::-1] for number in range(60)]
     bench.lanes("more", rounds, ahead=1)
     reports = bench.reports("more")
-    shares = {"limit_share", "peak_share", "roofline_share", "bandwidth", "flops", "device_flops"}
     rows = analysis.spread(reports)
     return {"Spread between processes": rows, "A/A": analysis.same_with_itself(reports),
-            "Shares of the ceiling": [row for row in rows if row["metric"] in shares],
+            "Shares of the measured ceiling": analysis.shares(rows, "memory-bandwidth copy", "gemm bf16"),
             "What did not run": [row for row in analysis.outcomes(reports) if row["outcome"] != "ok"],
             "Overhead": analysis.overhead(reports)}  # fmt: skip
 

@@ -80,6 +80,7 @@ def more():
              for name in ("copy", "read", "write", "triad", "host_to_device", "device_to_host")]  # fmt: skip
     found.append(job("memory-bandwidth pageable", "memory-bandwidth", None,
                      {"operation": "host_to_device", "host_memory": "pageable"}))  # fmt: skip
+    found.append(job("gemm bf16", "gemm", None, {"precision": "bf16"}, {**SHORT, "max_time_s": 1.0}))
     found += [job(f"attention {backend}", "attention", None, {"backend": backend, "direction": "both"})
               for backend in ("flash", "efficient", "cudnn", "math")]  # fmt: skip
     found += [job(f"kernel {variant}", "kernel", f"{MODELS}.kernels:layernorm_gelu",
@@ -138,7 +139,7 @@ def loaders():
             "none",
             "dataloader",
             "tests.bench.gpu.loaders:large_batches",
-            {**base, "workers": 0, "pin_memory": True, "step_s": 0.1},
+            {**base, "workers": 0, "pin_memory": True, "step_s": 0.4},
         ),
     ]
 

@@ -33,6 +33,27 @@ request unless the configuration says so. On a CPU, wall time never gates.
 MEASURED = "suites_measured.md"
 """What `tests/bench/gpu` measured, appended as it stands."""
 DIRECTIONS = {Direction.LOWER: "lower", Direction.NEUTRAL: "neither", Direction.HIGHER: "higher"}
+EXAMPLES = {
+    "gemm": 'params = { precision = ["bf16", "fp8"], size = [4096, 8192] }',
+    "memory-bandwidth": 'params = { operation = ["copy", "host_to_device", "device_to_host"] }',
+    "attention": 'params = { backend = ["flash", "cudnn"], length = [4096, 16384], direction = "both" }',
+    "kernel": 'target = "groundspeed.plugins.models.kernels:layernorm_gelu"\n'
+    'params = { variant = ["unfused", "triton"], precision = "bf16", tolerance = 0.02 }',
+    "training": 'target = "groundspeed.plugins.models.training:gpt"\nparams = { precision = "bf16" }',
+    "distributed-training": 'target = "groundspeed.plugins.models.training:gpt"\n'
+    'params = { parallel = ["ddp", "fsdp"], precision = "bf16" }\nrequires = { gpu_count = 2 }',
+    "inference": 'target = "groundspeed.plugins.models.inference:bert_base"\n'
+    'params = { mode = ["eager", "graph"], precision = "fp16" }',
+    "serving": 'target = "groundspeed.plugins.models.inference:bert_base"\n'
+    'params = { load = 200.0, batch_size = 16, limit_s = 0.02, precision = "fp16" }',
+    "generation": 'target = "groundspeed.plugins.models.generation:gpt"\nparams = { precision = "bf16", load = 20.0 }',
+    "memory": 'target = "groundspeed.plugins.models.training:gpt"\nparams = { batch_size = [8, 16] }',
+    "collectives": 'params = { collective = ["all_reduce", "all_gather"] }\nrequires = { gpu_count = 2 }',
+    "dataloader": 'target = "benchmarks.data:make"\nparams = { workers = [2, 8], pin_memory = true }',
+    "command": 'params = { command = "all_reduce_perf -b 8K -e 1G -f 2 -g 2", parser = "nccl-tests" }',
+    "asv": 'params = { bench = "time_" }',
+}
+"""By plugin, the rest of a [[suite]] that begins with its name; a test reads and plans each of them."""
 DOCTOR_HEAD = """\
 # Doctor
 
@@ -69,12 +90,18 @@ def _suite(plugin: Plugin) -> str:
     facts.append("needs a target" if needs.target else "no target")
     facts += [f"needs `{package}`" for package in needs.packages]
     parts = [f"## {plugin.name}\n", f"{plugin.description}. {', '.join(facts).capitalize()}.\n"]
+    parts += ["```toml", example(plugin.name).rstrip(), "```\n"]
     parts += _table(("parameter", "type", "default", "takes", "meaning"), map(_param, plugin.params))
     parts += _table(
         ("metric", "unit", "better", "kind", "clock", "gates", "what", "formula or source"),
         map(_metric, plugin.metrics()),
     )
     return "\n".join(parts)
+
+
+def example(name: str) -> str:
+    """A suite of groundspeed.toml that uses the plugin."""
+    return f'[[suite]]\nname = "{name}"\nplugin = "{name}"\n{EXAMPLES[name]}\n'
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -37,6 +37,23 @@ def test_every_metric_says_what_it_is_and_where_it_comes_from(root, name):
         assert f"| `{param.name}` |" in section
 
 
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_the_example_of_every_suite_is_a_configuration_that_its_plugin_takes(pages, name):
+    import itertools
+
+    from groundspeed.plugins import params as parameters
+    from groundspeed.service.config import load as load_configuration
+
+    config = load_configuration('[project]\nname = "x"\n' + pages.example(name))
+    (suite,) = config.suite
+    plugin = load(name)
+    assert suite.plugin == name
+    assert bool(suite.target) == plugin.needs.target
+    lists = [value if isinstance(value, list | tuple) else [value] for value in suite.params.values()]
+    for values in itertools.product(*lists):
+        parameters.resolve(name, plugin.params, dict(zip(suite.params, values, strict=True)))
+
+
 def test_every_symptom_says_what_why_and_what_to_do():
     for symptom in SYMPTOMS.values():
         assert symptom.what

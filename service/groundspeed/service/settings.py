@@ -19,6 +19,7 @@ from groundspeed.service.errors import ConfigError
 from groundspeed.service.settings_accounts import AccountSettings
 from groundspeed.service.settings_github import GitHubSettings
 from groundspeed.service.settings_notifications import NotificationSettings
+from groundspeed.service.tls import with_tls
 
 PREFIX = "GROUNDSPEED_"
 Seconds = Annotated[float, Field(gt=0)]
@@ -41,6 +42,13 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
         "",
         description="Celery broker, redis:// or rediss://. Empty: files in data_dir (one machine only).",
     )
+    tls_ca: Path | None = Field(
+        None,
+        description="File with the authority that database and broker are checked against, with their names; "
+        "a broker URL of rediss:// is checked against the system's authorities without it.",
+    )
+    tls_cert: Path | None = Field(None, description="Certificate shown to the broker and the database; needs tls_key.")
+    tls_key: Path | None = Field(None, description="Key of tls_cert.")
     host: str = Field(
         "127.0.0.1",
         description="Address to listen on. Anything but loopback needs a token, sign-in or open reading first.",
@@ -126,8 +134,9 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
 
     @property
     def database(self) -> str:
-        """The URL of the database in use."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'groundspeed.db'}"
+        """The URL of the database in use, with what TLS needs."""
+        url = self.database_url or f"sqlite:///{self.data_dir.absolute() / 'groundspeed.db'}"
+        return url if url.startswith("sqlite") else with_tls(url, self.tls_ca, self.tls_cert, self.tls_key)
 
     @property
     def broker(self) -> str:

@@ -30,6 +30,7 @@ def celery_settings(settings: WorkerSettings) -> dict[str, Any]:
     return {
         "broker_url": f"{FILES}://localhost/" if embedded else settings.broker_url,
         "broker_transport_options": _transport_options(settings),
+        "broker_use_ssl": settings.broker_tls,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "task_serializer": "json",

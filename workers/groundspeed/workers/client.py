@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +25,19 @@ _AGAIN = {408, 425, 429}
 class Client:
     """One connection pool; safe for several threads. ``stop`` ends all waiting at once."""
 
-    def __init__(self, url: str, token: Callable[[], str | None], node: str, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], str | None],
+        node: str,
+        stop: threading.Event,
+        tls: ssl.SSLContext | bool = True,
+    ) -> None:
         self._read_token = token
         self._token = token()
         self._http = httpx.Client(
             base_url=f"{url.rstrip('/')}/api/v1",
+            verify=tls,
             timeout=httpx.Timeout(20.0, connect=5.0),
             follow_redirects=False,
         )

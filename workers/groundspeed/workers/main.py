@@ -91,8 +91,9 @@ def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     stop = threading.Event()
     settings.read_token()  # a file that cannot be read is told at the start
-    client = Client(settings.api_url, settings.read_token, settings.node, stop)
-    sending = Client(settings.api_url, settings.read_token, settings.node, threading.Event())
+    tls = settings.tls_context()
+    client = Client(settings.api_url, settings.read_token, settings.node, stop, tls)
+    sending = Client(settings.api_url, settings.read_token, settings.node, threading.Event(), tls)
     spool = Spool(settings.spool, settings.spool_max_bytes)
     delivery = Delivery(sending, spool)
     with ThreadPoolExecutor(2) as both:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +47,12 @@ class WorkerSettings(BaseSettings):
     """Celery broker: filesystem:// (embedded) or redis://, rediss://."""
     broker_options: dict[str, Any] = Field(default_factory=dict, validation_alias=_shared("BROKER_OPTIONS"))
     """Further kombu transport options, as JSON."""
+    tls_ca: Path | None = Field(None, validation_alias=_shared("TLS_CA"))
+    """File with the authority that service and broker are checked against; none: the system's."""
+    tls_cert: Path | None = Field(None, validation_alias=_shared("TLS_CERT"))
+    """Certificate shown to service and broker; needs tls_key."""
+    tls_key: Path | None = Field(None, validation_alias=_shared("TLS_KEY"))
+    """Key of tls_cert."""
     api_url: str = Field("http://127.0.0.1:8750", validation_alias=_shared("API_URL"))
     """Where the service is."""
     token: SecretStr | None = None
@@ -157,6 +164,25 @@ class WorkerSettings(BaseSettings):
     @property
     def spool(self) -> Path:
         return (self.spool_dir or self.home / "spool").absolute()
+
+    def tls_context(self) -> ssl.SSLContext:
+        """For the service. Raises SettingsInvalid when a file cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=str(self.tls_ca) if self.tls_ca else None)
+            if self.tls_cert is not None:
+                context.load_cert_chain(self.tls_cert, self.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsInvalid(f"TLS cannot be used: {error}. Look at GROUNDSPEED_TLS_CA, _CERT and _KEY.") from None
+        return context
+
+    @property
+    def broker_tls(self) -> dict[str, Any] | None:
+        """What Celery is told about a broker of ``rediss://``; None for any other."""
+        if not self.broker_url.startswith("rediss:"):
+            return None
+        found: dict[str, Any] = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        files = {"ssl_ca_certs": self.tls_ca, "ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+        return found | {name: str(path) for name, path in files.items() if path is not None}
 
     @property
     def clocks_note(self) -> Path:

@@ -8,6 +8,7 @@ from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
 
 from groundspeed.service.settings import Settings
+from groundspeed.service.tls import broker_tls
 
 QUEUE = "control"
 RUN_JOB = "groundspeed.run_job"
@@ -35,6 +36,7 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
     return {
         "broker_url": f"{FILES}://localhost/" if settings.embedded else settings.broker,
         "broker_transport_options": _transport_options(settings),
+        "broker_use_ssl": broker_tls(settings.broker, settings.tls_ca, settings.tls_cert, settings.tls_key) or None,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "task_serializer": "json",

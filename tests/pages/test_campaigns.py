@@ -56,3 +56,11 @@ def test_wrong_campaigns_are_refused_by_the_api(site: Site) -> None:
         assert site.http.post("/api/v1/campaigns", json=body | wrong).status_code == 422, wrong
     reply = site.http.post("/api/v1/events", json={"title": "BIOS changed", "node": "nope"})
     assert (reply.status_code, reply.json()["title"]) == (404, "There is no node nope.")
+
+
+def test_code_or_environment_is_told_of_each_step_of_a_regression(site: Site) -> None:
+    path = f"/api/v1/projects/{site.demo.slug}/regressions"
+    rows = [row for number in site.demo.regressions for row in site.http.get(f"{path}/{number}/cause").json()["rows"]]
+    assert rows
+    assert all(row["reason"] for row in rows)
+    assert site.http.get(f"{path}/99999/cause").status_code == 404

@@ -202,6 +202,23 @@ def cells(session: Session, point: ChangePoint) -> dict[Cell, Sequence[float]]:
     return {cell: tuple(values) for cell, values in found.items()}
 
 
+def causes(database: Database, slug: str, regression_id: int) -> list[dict[str, Any]]:
+    """:func:`explain` for every step of a regression where the environment changed too; raises :class:`NotFound`."""
+    with database.read() as session:
+        query = (
+            select(col(ChangePoint.id), col(ChangePoint.series_id))
+            .join(Series, col(Series.id) == col(ChangePoint.series_id))
+            .join(Project, col(Project.id) == col(Series.project_id))
+            .where(col(ChangePoint.regression_id) == regression_id, col(Project.slug) == slug)
+            .where(col(ChangePoint.state) != "withdrawn")
+            .order_by(col(ChangePoint.id))
+        )
+        found = session.execute(query).tuples().all()
+    if not found:
+        raise NotFound(f"{slug} has no regression {regression_id}.", "Look at the list of regressions.")
+    return [{"change_point": id_, "series": series, **explain(database, id_ or 0)} for id_, series in found]
+
+
 def explain(database: Database, change_point_id: int) -> dict[str, Any]:
     """Code or environment, of one step: the answer with what it rests on, or that it cannot be known and why."""
     with database.read() as session:
@@ -209,6 +226,14 @@ def explain(database: Database, change_point_id: int) -> dict[str, Any]:
         if point is None:
             raise NotFound(f"There is no change point {change_point_id}.", "It may have been deleted.")
         series = session.get_one(Series, point.series_id)
+        machine = _machine(session, point)
+        if point.environment_from_id == point.environment_to_id:
+            return {
+                "cause": "code",
+                "reason": "the environment was the same on both sides",
+                "machine": machine,
+                "cells": {},
+            }
         suite = session.get_one(Benchmark, series.benchmark_id).suite
         config = latest_config(session, series.project_id)
         there = cells(session, point)
@@ -220,7 +245,6 @@ def explain(database: Database, change_point_id: int) -> dict[str, Any]:
                 col(Request.idempotency_key).startswith(f"attribute:{suite}:"),
             )
         ).all()
-        machine = _machine(session, point)
     return {
         "cause": answer.cause,
         "machine": machine,

@@ -208,3 +208,19 @@ class TellEvent(Wire):
 
 class EventsTold(Wire):
     ids: tuple[int, ...]
+
+
+class CauseRow(View):
+    """Code or environment, of one step in one series. ``machine``: what the control workload says of the machine."""
+
+    change_point: int
+    series: int
+    cause: Literal["code", "environment", "both", "neither", "unknown"]
+    reason: str
+    machine: str
+    cells: dict[str, int]
+    """Processes in each corner of old and new commit × old and new environment."""
+
+
+class Causes(View):
+    rows: tuple[CauseRow, ...]

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Response
 
 from groundspeed.service.api.access import Now, Operator, PartsDep, Viewer
 from groundspeed.service.api.routes.exports import csv_response
-from groundspeed.service.api.routes.loaders import Db
-from groundspeed.service.usecases import events
+from groundspeed.service.api.routes.loaders import Db, small_id
+from groundspeed.service.usecases import environment_changes, events
 from groundspeed.service.usecases.campaigns import commands, create, stragglers, view
 from groundspeed.service.wire import campaigns as w
 
@@ -58,6 +58,16 @@ def tell_event(message: w.TellEvent, parts: PartsDep, who: Operator, now: Now) -
         who.require_project(message.project)
     told = events.Told(**message.model_dump())
     return w.EventsTold(ids=tuple(events.tell(parts.database, told, now, actor=who.name)))
+
+
+@router.get(
+    "/projects/{slug}/regressions/{regression_id}/cause",
+    summary="Code or environment: what each did alone, or that it cannot be known.",
+)
+def regression_cause(slug: str, regression_id: int, db: Db, who: Viewer) -> w.Causes:
+    who.require_project(slug)
+    rows = environment_changes.causes(db, slug, small_id(regression_id))
+    return w.Causes(rows=tuple(w.CauseRow(**row) for row in rows))
 
 
 @router.get("/campaigns/{name}/report.csv", summary="Every node of a campaign and every metric as CSV.")

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.exceptions import HTTPException
 
-from groundspeed.service.api import problems
+from groundspeed.service.api import problems, reference
 from groundspeed.service.api.access import needs
 from groundspeed.service.api.auth import providers
 from groundspeed.service.api.auth import routes as sign_in
+from groundspeed.service.api.headers import SafeHeaders
 from groundspeed.service.api.limits import BodyLimit
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
@@ -34,7 +35,7 @@ def create_app(parts: Parts) -> FastAPI:
         yield
         relay.stop()
 
-    app = FastAPI(title="Groundspeed", version="1", lifespan=lifespan, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Groundspeed", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.parts = parts
     app.state.db = parts.database
     app.state.settings = parts.settings
@@ -47,6 +48,7 @@ def create_app(parts: Parts) -> FastAPI:
         max_artefact_bytes=parts.settings.max_artefact_bytes,
         max_webhook_bytes=parts.settings.max_webhook_bytes,
     )
+    app.add_middleware(SafeHeaders, https=parts.settings.base_url.startswith("https://"))
     app.state.answered = Answered()
     app.add_middleware(RequestLog, answered=app.state.answered)
     app.include_router(workers.router)
@@ -59,6 +61,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.include_router(channels.router)
     app.include_router(sign_in.router)
     app.include_router(pages.public)
+    reference.describe(app)
     app.include_router(views.router, dependencies=reads)
     app.include_router(pages.router, dependencies=reads)
     return app

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from groundspeed.service.api import reference
 from groundspeed.service.api.access import PrincipalDep, needs
 from groundspeed.service.api.routes.loaders import Db, load_graph
 from groundspeed.service.api.routes.reach import project_of_path, within
@@ -59,6 +60,12 @@ def regressions_feed(request: Request, slug: str, db: Db) -> Response:
     shown = findings.regression_list(db, slug, kind="regression", state="all")
     body = feed.atom(shown, request.app.state.settings.base_url)
     return with_etag(request, Response(body, media_type="application/atom+xml"))
+
+
+@public.get("/docs")
+def api_reference(request: Request) -> Response:
+    """What programs may ask."""
+    return with_etag(request, page(request, "docs.html", reference.page(request.app)))
 
 
 @public.get("/assets/{name}")

@@ -56,6 +56,7 @@ from groundspeed.service.wire.views.projects import (
     RevisionState,
     SilentSeries,
 )
+from groundspeed.service.wire.views.reference import ApiOperation, ApiPage, ApiParameter
 from groundspeed.service.wire.views.regressions import (
     AffectedSeries,
     Bulk,
@@ -94,6 +95,9 @@ __all__ = [
     "AccountRow",
     "Activity",
     "AffectedSeries",
+    "ApiOperation",
+    "ApiPage",
+    "ApiParameter",
     "ArtefactView",
     "AttemptNews",
     "AttemptView",

@@ -92,6 +92,11 @@ bench-web: $(VENV)/.test web ## One new result and the pages beside asv's: COMMI
 
 .PHONY: bench-web
 
+bench-github: $(VENV)/.test ## Webhooks at 50 a second while pull requests are measured: answers, first reaction, verdict
+	@$(BIN)/python tests/bench/github
+
+.PHONY: bench-github
+
 SEED ?= 1
 CHAOS_JOBS ?= 2000
 chaos: $(VENV)/.test ## Everything killed at random with CHAOS_JOBS jobs in flight; nothing lost, nothing doubled (SEED=)

@@ -35,6 +35,7 @@ def test_a_rank_that_hangs_is_named_by_its_stack_and_the_curve_so_far_is_kept(tm
     assert raised.evidence["rank"] == 1
     assert "rank 1 of 2 holds up the others, last at 'all_reduce of 4096 bytes'" in str(raised)
     stacks = {one["rank"]: one["stderr_tail"] for one in raised.evidence["ranks"]}
+    assert all(one["collectives"].keys() & {"last", "unavailable"} for one in raised.evidence["ranks"])
     assert "_plant" in stacks[1]
     assert "all_reduce" in stacks[0]
 

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, TextIO
 from groundspeed.plugins.outcomes import is_out_of_memory
 from groundspeed.plugins.spi import WrongResult
 
+LAST_COLLECTIVES = 5
 GROUP_TIMEOUT = dt.timedelta(minutes=10)
 """Longer than any silence that ranks.py allows: it is the one that tells a hang, with stacks of every rank."""
 
@@ -40,9 +42,12 @@ class RankContext:
 def main() -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    # Before any thread is there: every one inherits it, and the one that waits for the signal gets it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
     spec: dict[str, Any] = json.loads(sys.argv[1])
     with Path(spec["events"]).open("a", encoding="utf-8", buffering=1) as events:
         context = RankContext(spec["rank"], spec["world_size"], spec["device"], spec["payload"], events)
+        threading.Thread(target=_tell_collectives, args=(context,), daemon=True).start()
         try:
             _run(spec, context)
         except WrongResult as error:
@@ -58,6 +63,30 @@ def main() -> int:
             return 1
         context.emit("finished")
     return 0
+
+
+def _tell_collectives(context: RankContext) -> None:
+    """On SIGUSR2, while the main thread hangs: what NCCL was doing, as an event. Costs nothing until it is asked."""
+    while True:
+        signal.sigwait({signal.SIGUSR2})
+        context.emit("collectives", **last_collectives())
+
+
+def last_collectives() -> dict[str, Any]:
+    """The last operations in torch's flight recorder (NCCL's, newer ones: gloo too): {"last": [{name, state, …}]},
+    or {"unavailable": why}.
+    """
+    torch = sys.modules.get("torch")
+    core = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
+    dump = getattr(core, "_dump_nccl_trace_json", None) or getattr(core, "_dump_fr_trace_json", None)
+    if dump is None:
+        return {"unavailable": "this torch has no flight recorder of collectives"}
+    try:
+        entries = json.loads(dump()).get("entries", [])
+    except Exception as error:  # noqa: BLE001 - a private part of torch: whatever it raises, the hang is what counts
+        return {"unavailable": f"the flight recorder: {error}"}
+    wanted = ("profiling_name", "state", "collective_seq_id", "p2p_seq_id", "input_sizes", "time_created_ns")
+    return {"last": [{name: one.get(name) for name in wanted} for one in entries[-LAST_COLLECTIVES:]]}
 
 
 def _run(spec: Mapping[str, Any], context: RankContext) -> None:

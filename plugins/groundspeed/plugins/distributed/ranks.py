@@ -55,6 +55,8 @@ class Rank:
     last_event: str = "started"
     last_seen_s: float = field(default_factory=time.monotonic)
     finished: bool = False
+    collectives: dict[str, Any] = field(default_factory=dict)
+    """What the communication library was doing when the rank was taken as hung."""
 
     def new_events(self) -> Iterator[dict[str, Any]]:
         """Whole lines written since the last call."""
@@ -100,6 +102,8 @@ class Ranks:
         meeting = self.context.workdir / f"rendezvous-{os.getpid()}-{time.monotonic_ns()}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.setdefault("OMP_NUM_THREADS", "1")
+        for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+            environment.setdefault(name, "64")
         nodes = Nodes.here()
         place = nodes.meeting or f"file://{meeting}"
         for local, number in enumerate(nodes.ranks(self.world_size)):
@@ -214,7 +218,14 @@ class Ranks:
             for rank in self.ranks:
                 if rank.process.poll() is None:
                     rank.process.send_signal(signal.SIGUSR1)
+                    rank.process.send_signal(signal.SIGUSR2)
             time.sleep(STACKS_S)
+            for rank in self.ranks:
+                before = rank.last_event, rank.events
+                for event in rank.new_events():
+                    if event["event"] == "collectives":
+                        rank.collectives = {key: value for key, value in event.items() if key != "event"}
+                rank.last_event, rank.events = before
         return {
             "ranks": [
                 {
@@ -222,6 +233,7 @@ class Ranks:
                     "last_progress": rank.last_event,
                     "exit_status": rank.process.poll(),
                     "state": rank.state(),
+                    "collectives": rank.collectives,
                     "stderr_tail": rank.stderr_tail(),
                 }
                 for rank in self.ranks
@@ -235,9 +247,10 @@ def _complains(event: Mapping[str, Any]) -> bool:
     return any(word in text for word in _LOST)
 
 
-def _blame(rank: Rank, state: str) -> tuple[int, bool, bool, int]:
-    """Smallest for the rank that holds up the others: the least far, then one that is stopped, then one whose stack
-    is not that of waiting.
+def _blame(rank: Rank, state: str) -> tuple[int, bool, int, bool, int]:
+    """Smallest for the rank that holds up the others: the least far, then one that is stopped, then one that has begun
+    fewer collectives, then one whose stack is not that of waiting.
     """
+    begun = [one.get("collective_seq_id") or 0 for one in rank.collectives.get("last", ())]
     waits = any(words in rank.stderr_tail() for words in _WAITING)
-    return rank.events, state != "T", waits, rank.number
+    return rank.events, state != "T", max(begun, default=sys.maxsize), waits, rank.number

@@ -84,6 +84,10 @@ class Conditions:
             "before": clean_findings(self.state_before, own_processes()),
             "during": changes(self.state_before, self.state_after),
             "not_available": dict(self.state_before.missing),
+            "policy": {
+                name: getattr(self.state_before, name)
+                for name in ("persistence", "clocks_locked", "mig", "power_limit_w", "power_default_w")
+            },
         }
         return found
 

@@ -96,6 +96,8 @@ def test_environments_and_runs_are_offered(desk: Tab, kind: str) -> None:
         first, second = offered[0], offered[1]
     page.goto(f"{desk.url}/projects/tinygpt/compare?by={kind}&base={first}&head={second}")
     expect(page.locator("#compared tbody tr").first).to_be_visible()
+    if kind == "run":  # of a single process its samples are drawn
+        assert page.locator("#compared tbody tr").first.locator("svg.strip circle").count() >= 24
     if kind == "environment":
         expect(page.get_by_role("heading", name="Environment")).to_be_visible()
 

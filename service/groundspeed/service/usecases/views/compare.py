@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_work
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.samples import unpack
 from groundspeed.service.domain.compare import GateConfig
 from groundspeed.service.domain.compare import compare as judge
 from groundspeed.service.domain.series import Direction
@@ -22,6 +23,8 @@ from groundspeed.service.wire import views as v
 By = Literal["revision", "environment", "node", "run"]
 NEWEST_RUNS = 300
 OFFERED = 40
+DRAWN = 60
+"""Values of a side that are drawn."""
 RUNS_LOOKED_AT = 2000
 """Environments and nodes that are offered are those of so many newest runs."""
 DEFAULT_THRESHOLDS = {"time": 0.03, "rate": 0.03, "bytes": 0.02, "ratio": 0.03, "counter": 0.01}
@@ -42,6 +45,8 @@ class _Loaded:
     values: Mapping[int, Sequence[float]]
     environments: frozenset[int]
     conditions: Mapping[str, str]
+    samples: Mapping[int, Sequence[float]]
+    """What is drawn in place of the values: of a single run, which has one value a series, its samples."""
 
 
 def compare(db: Database, slug: str, query: CompareQuery, echo: dict[str, str] | None = None) -> v.Compare:
@@ -122,7 +127,10 @@ def _run_side(session: Session, project: Any, key: str) -> _Loaded | None:
     rows = [r for r in reads_work.results_of_revisions(session, project.id, [run.revision_id]) if r.run_id == run.id]
     ref = refs.Names(session, [run.revision_id]).revision(run.revision_id)
     side = v.Side(label=f"run {run.id}: {suite} {run.benchmark_key} on {node}", kind="run", key=key, revision=ref)
-    return _loaded(session, side, rows)
+    kept = {
+        r.series_id: unpack(r.samples)[0][:DRAWN] for r in reads_work.results_of_run(session, run.id or 0) if r.samples
+    }
+    return replace(_loaded(session, side, rows), samples=kept)
 
 
 def _node_side(session: Session, project: Any, key: str) -> _Loaded | None:
@@ -149,7 +157,7 @@ def _loaded(session: Session, side: v.Side, rows: Sequence[Any]) -> _Loaded:
         values.setdefault(row.series_id, []).append(row.value)
     runs = list(dict.fromkeys(row.run_id for row in rows))[:NEWEST_RUNS]
     conditions = _medians(reads_work.conditions_of_runs(session, runs))
-    return _Loaded(side, values, frozenset(row.environment_id for row in rows), conditions)
+    return _Loaded(side, values, frozenset(row.environment_id for row in rows), conditions, {})
 
 
 def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -165,10 +173,11 @@ def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _rows(session: Session, base: _Loaded, head: _Loaded) -> list[v.CompareRow]:
     ids = list(dict.fromkeys([*base.values, *head.values]))
-    return [_row(s, base.values.get(s.id, ()), head.values.get(s.id, ())) for s in reads.series_rows(session, ids)]
+    return [_row(s, base, head) for s in reads.series_rows(session, ids)]
 
 
-def _row(series: Any, base: Sequence[float], head: Sequence[float]) -> v.CompareRow:
+def _row(series: Any, left: _Loaded, right: _Loaded) -> v.CompareRow:
+    base, head = left.values.get(series.id, ()), right.values.get(series.id, ())
     answer, reason = "never-compared", "measured on one side only"
     effect = v.Effect(ratio=None, low=None, high=None, difference=None)
     mde = None
@@ -192,8 +201,8 @@ def _row(series: Any, base: Sequence[float], head: Sequence[float]) -> v.Compare
         answer=answer,
         reason=reason,
         mde=mde,
-        base_values=tuple(refs.finite(x) for x in base[:50]),
-        head_values=tuple(refs.finite(x) for x in head[:50]),
+        base_values=tuple(refs.finite(x) for x in left.samples.get(series.id, base)[:DRAWN]),
+        head_values=tuple(refs.finite(x) for x in right.samples.get(series.id, head)[:DRAWN]),
     )
 
 

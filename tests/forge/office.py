@@ -139,7 +139,7 @@ class Office:
             for request in self.rows(t.Request, t.Request.state == "pending"):
                 work.append(str(planning.plan_request(self.db, self.desk.mirrors, request.id, self.now)))
             progress.look(self.desk, self.now)
-            issues.look(self.db, self.desk.base_url, self.now)
+            issues.look(self.db, self.now)
             work += ["told" for one in outgoing.waiting(self.db, self.now) if perform.perform(self.desk, one, self.now)]
             if not any(work) and not self.rows(t.Request, t.Request.state == "pending"):
                 return

@@ -54,7 +54,7 @@ def regression(desk: Office) -> int:
 def move(desk: Office, regression: int, state: str) -> None:
     with desk.db.transaction() as session:
         row = session.get_one(t.Regression, regression)
-        row.state = state
+        row.state, row.updated_at = state, row.updated_at + timedelta(seconds=1)
         session.add(row)
     desk.now += timedelta(minutes=1)
     desk.settle()
@@ -72,7 +72,7 @@ def test_one_issue_a_cause_from_opening_to_closing(desk: Office, regression: int
     assert f"/projects/toy/regressions/{regression}" in issue["body"]
     with desk.db.transaction() as session:
         row = session.get_one(t.Regression, regression)
-        row.title = "train is 6 % slower"
+        row.title, row.updated_at = "train is 6 % slower", row.updated_at + timedelta(seconds=1)
         session.add(row)
     desk.settle()
     assert "6 % slower" in desk.repo.issues[number]["body"]
@@ -91,7 +91,7 @@ def test_an_issue_that_was_opened_and_not_noted_is_found_again(desk: Office, reg
     desk.settle()
     with desk.db.transaction() as session:
         known = session.get_one(f.ForgeIssue, 1)
-        known.number, known.digest = None, ""
+        known.number, known.digest, known.updated_at = None, "", NOW - timedelta(days=999)
         action = next(a for a in session.query(f.ForgeAction) if a.kind == "issue")
         action.tries = 1
         session.add_all([known, action])

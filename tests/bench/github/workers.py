@@ -16,10 +16,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import httpx  # noqa: E402
+import httpx
 
-from groundspeed.service.wire import v1  # noqa: E402
-from world import run, samples  # noqa: E402
+from groundspeed.service.wire import v1
+from world import run, samples
 
 PAIRS = 3
 stop = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -166,6 +167,9 @@ def _write_check(call: Call, check: dict[str, Any]) -> Answer:
         return 403, {"message": "Resource not accessible by integration"}
     known = list(check.get("output", {}).get("annotations", ()))
     check |= call.body
+    check.setdefault("made_at", time.time())
+    if call.body.get("conclusion"):
+        check.setdefault("concluded_at", time.time())
     if "output" in call.body:
         # GitHub adds annotations to those that are there.
         check["output"] = {**call.body["output"], "annotations": known + call.body["output"].get("annotations", [])}
@@ -224,7 +228,12 @@ def create_comment(call: Call) -> Answer:
         return refused
     login = "groundspeed[bot]" if call.who.app else call.who.login
     made = {"id": call.github.next_id(), "number": int(call.found["number"]), "body": call.body["body"]}
-    made |= {"user": {"login": login, "type": "Bot" if call.who.app else "User"}, "created_at": stamp(), "edits": 0}
+    made |= {
+        "user": {"login": login, "type": "Bot" if call.who.app else "User"},
+        "created_at": stamp(),
+        "edits": 0,
+        "at": time.time(),
+    }
     made["performed_via_github_app"] = {"id": 4711} if call.who.app else None
     call.repo.comments[made["id"]] = made
     return 201, made

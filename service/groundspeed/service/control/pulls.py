@@ -62,7 +62,7 @@ def tick(parts: Parts, now: datetime) -> None:
     for pull_id in evaluate.waiting(parts.database, now):
         _evaluate(desk, pull_id)
     progress.look(desk, now)
-    issues.look(parts.database, desk.base_url, now)
+    issues.look(parts.database, now)
     for action_id in outgoing.waiting(parts.database, now):
         perform.perform(desk, action_id, _now())
     for repository_id in reconcile.waiting(parts.database, now, desk.patience.reconcile_s):

@@ -50,10 +50,14 @@ def read_event(name: str, payload: Any) -> Event:
 
     An event or action we do not act on is :class:`Ignored` with the reason to count it by.
     """
-    reader = _READERS.get(name)
-    if reader is None:
-        return Ignored(f"event {_short(name)}")
-    return reader(Fields(payload))
+    if reason := why_ignored(name):
+        return Ignored(reason)
+    return _READERS[name](Fields(payload))
+
+
+def why_ignored(name: str) -> str:
+    """Why an event of that name is not even read; empty for one that is."""
+    return "" if name in _READERS else f"event {_short(name)}"
 
 
 def _push(payload: Fields) -> Event:

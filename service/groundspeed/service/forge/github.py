@@ -6,6 +6,7 @@ owner, and checks (which only Apps may write) become commit statuses.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -76,6 +77,7 @@ class GitHubForge:
         self._access = access
         self._installations = dict(installations or {})
         self._clients: dict[int, GitHub[Any]] = {}
+        self._trusted = ssl.create_default_context()  # once: the library makes a client a call
         self._root: GitHub[Any] = GitHub(self._strategy(), **self._options())
 
     @property
@@ -275,7 +277,12 @@ class GitHubForge:
 
     def _options(self) -> dict[str, Any]:
         # Retrying is the outbox's: it survives a restart, a sleeping thread does not.
-        return {"base_url": self._access.base_url, "timeout": _TIMEOUT_S, "auto_retry": False}
+        return {
+            "base_url": self._access.base_url,
+            "timeout": _TIMEOUT_S,
+            "auto_retry": False,
+            "ssl_verify": self._trusted,
+        }
 
 
 class _TokenRefused(Exception):

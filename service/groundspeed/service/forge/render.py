@@ -178,7 +178,7 @@ def _section(kind: RowKind, rows: Sequence[Row], budget: int) -> tuple[list[str]
 def _head(kind: RowKind) -> tuple[str, str]:
     if kind in {"failing", "new", "never-compared"}:
         return "| benchmark | metric | why | repeat it |", "|---|---|---|---|"
-    return "| benchmark | metric | change | interval | | repeat it |", "|---|---|--:|--:|---|---|"
+    return "| benchmark | metric | change | interval | repeat it |", "|---|---|--:|--:|---|"
 
 
 def _line(row: Row) -> str:
@@ -187,8 +187,9 @@ def _line(row: Row) -> str:
     if row.effect is None:
         return f"| {name} | {markdown(row.metric)} | {markdown(row.reason, 200)} | {repeat} |"
     interval = "" if row.low is None or row.high is None else f"{_percent(row.low)} … {_percent(row.high)}"
-    culprit = f"mostly {code(row.culprit, 80)}" if row.culprit else ""
-    return f"| {name} | {markdown(row.metric)} | **{_percent(row.effect)}** | {interval} | {culprit} | {repeat} |"
+    culprit = f", mostly {code(row.culprit, 80)}" if row.culprit else ""
+    metric = f"{markdown(row.metric)}{culprit}"
+    return f"| {name} | {metric} | **{_percent(row.effect)}** | {interval} | {repeat} |"
 
 
 def _percent(value: float, *, sign: bool = True) -> str:

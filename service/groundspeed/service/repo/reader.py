@@ -46,6 +46,10 @@ class Repository:
                 f"{self.url} has no commit {name!r}.", "Look at it with `git log`; is it pushed, and spelled as there?"
             ) from None
 
+    def _named(self, name: str) -> str:
+        """A whole commit name as it is (the command that is given it finds out), anything else resolved."""
+        return name if is_sha(name) else self.resolve(name)
+
     def has(self, sha: str) -> bool:
         """Whether the commit is here, on whatever branch or none."""
         try:
@@ -110,7 +114,7 @@ class Repository:
     def merge_base(self, one: str, other: str) -> str | None:
         """The nearest commit that both reach; None when they have none."""
         try:
-            return self._git("merge-base", self.resolve(one), self.resolve(other)).strip()
+            return self._git("merge-base", self._named(one), self._named(other)).strip()
         except GitFailed:
             return None
 
@@ -124,18 +128,18 @@ class Repository:
 
     def on_a_branch(self, sha: str) -> bool:
         """Whether a branch or tag of the repository reaches the commit: somebody who may write there put it in."""
-        out = self._git("for-each-ref", "--count=1", "--format=%(refname)", "--contains", self.resolve(sha),
+        out = self._git("for-each-ref", "--count=1", "--format=%(refname)", "--contains", self._named(sha),
                         "refs/heads", "refs/tags")  # fmt: skip
         return bool(out.strip())
 
     def changed(self, base: str, head: str) -> list[str]:
         """Paths that differ between two commits; of a renamed file both names."""
-        out = self._git("diff", "--name-only", "--no-renames", "-z", self.resolve(base), self.resolve(head), "--")
+        out = self._git("diff", "--name-only", "--no-renames", "-z", self._named(base), self._named(head), "--")
         return [path for path in out.split("\0") if path]
 
     def read(self, sha: str, path: str, max_bytes: int = 2_000_000) -> str:
         """A text file at a revision; raises :class:`NotFound` when it is not there, :class:`Invalid` when too large."""
-        name = f"{self.resolve(sha)}:{path}"
+        name = f"{self._named(sha)}:{path}"
         try:
             if int(self._git("cat-file", "-s", name)) > max_bytes:
                 raise Invalid(f"{path} at {sha[:12]} is larger than {max_bytes} bytes.", "Is it the right file?")

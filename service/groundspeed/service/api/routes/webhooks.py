@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from groundspeed.service.api.access import Now, PartsDep
 from groundspeed.service.errors import Invalid, Unauthorized
+from groundspeed.service.forge.events import why_ignored
 from groundspeed.service.forge.signature import is_authentic
 from groundspeed.service.usecases.pulls import deliveries
 
@@ -42,7 +43,7 @@ async def github(
         raise Invalid("X-GitHub-Event and X-GitHub-Delivery must name the event and the delivery.", "Send both.")
     if request.headers.get("content-type", "").startswith(_FORM):
         body = _payload(body)
-    incoming = deliveries.Incoming(delivery, event, body)
+    incoming = deliveries.Incoming(delivery, event, body, why_ignored(event))
     stored = await run_in_threadpool(deliveries.receive, parts.database, incoming, now)
     return JSONResponse({"delivery": delivery, "state": "stored" if stored else "known"}, 202)
 

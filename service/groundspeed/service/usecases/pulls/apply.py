@@ -17,6 +17,7 @@ from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request
 from groundspeed.service.domain.pulls import events as e
 from groundspeed.service.domain.pulls.commands import Misunderstood, read_command
+from groundspeed.service.domain.pulls.rules import untrusted
 from groundspeed.service.usecases import jobs, outbox
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.pulls import outgoing, places
@@ -103,6 +104,9 @@ def pull(
     content nobody can tell, and the forge is asked. ``certain``: the state was read from the forge just now.
     """
     row = _row(session, repository, event.number)
+    if event.added_label and guid and _may_approve(row, event):
+        payload = {"verb": "approve", "actor": event.sender, "sha": event.head_sha, "label": event.added_label}
+        outgoing.want(session, repository, "command", f"label:{guid}", payload, now, pull_id=row.id)
     if event.updated_at < row.updated_at and not certain:
         return "done", "older than what is known"
     if event.updated_at == row.updated_at and row.head_sha and not certain:
@@ -111,11 +115,15 @@ def pull(
         row.refresh = True
     else:
         _take(session, repository, row, event, now)
-    if event.added_label and guid:
-        payload = {"verb": "approve", "actor": event.sender, "sha": event.head_sha, "label": event.added_label}
-        outgoing.want(session, repository, "command", f"label:{guid}", payload, now, pull_id=row.id)
     due(session, row, now)
     return "done", event.action
+
+
+def _may_approve(row: PullRequest, event: e.PullRequest) -> bool:
+    """Whether the label could be the one that lets a stranger's head run; who put it on is asked afterwards."""
+    wanted = row.told.get("approve_label")
+    strange = untrusted(from_fork=event.from_fork, association=event.association)
+    return strange and wanted in {None, event.added_label}
 
 
 def _row(session: Session, repository: ForgeRepository, number: int, kind: str = "pull") -> PullRequest:

@@ -18,6 +18,7 @@ from groundspeed.service.db.tables import AuditEntry, Project
 from groundspeed.service.domain.pulls.events import PullRequest as Told
 from groundspeed.service.domain.pulls.forge import ForgeRefused, Permission, Reaction, Reply
 from groundspeed.service.domain.pulls.rules import MAINTAINERS, untrusted
+from groundspeed.service.errors import Unavailable
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.pulls import apply, bisect, outgoing
 from groundspeed.service.usecases.pulls import report as reports
@@ -153,6 +154,8 @@ def _approves(desk: Desk, pull_id: int, label: str) -> bool:
         pull = session.get_one(PullRequest, pull_id)
         strange = untrusted(from_fork=pull.from_fork, association=pull.association)
         wanted = pull.told.get("approve_label")
+    if strange and wanted is None:
+        raise Unavailable("What the base branch says of labels is not read yet.", "It is looked at again.")
     return strange and bool(wanted) and label == wanted
 
 

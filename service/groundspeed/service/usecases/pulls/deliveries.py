@@ -34,11 +34,15 @@ Read = Callable[[str, Any], Event]
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """An authentic delivery as it came: its id and event by the headers, and the raw body."""
+    """An authentic delivery as it came: its id and event by the headers, and the raw body.
+
+    ``ignored``: why nobody reads events of this name; it is counted, and its body is not kept.
+    """
 
     guid: str
     event: str
     body: bytes
+    ignored: str = ""
 
 
 def receive(database: Database, incoming: Incoming, now: datetime) -> bool:
@@ -47,17 +51,20 @@ def receive(database: Database, incoming: Incoming, now: datetime) -> bool:
     The id is not signed: the same body under another id is a replay too.
     """
     digest = hashlib.sha256(incoming.event.encode() + b"\0" + incoming.body).hexdigest()
-    packed = zlib.compress(incoming.body, 1)
+    packed = None if incoming.ignored else zlib.compress(incoming.body, 1)
     with database.transaction() as session:
         same = or_(col(Delivery.guid) == incoming.guid, col(Delivery.digest) == digest)
         if session.execute(select(col(Delivery.id)).where(same).limit(1)).first() is not None:
             return False
         row = Delivery(guid=incoming.guid, event=incoming.event, body=packed, digest=digest, received_at=now)
+        if incoming.ignored:
+            row.state, row.reason, row.processed_at = "ignored", incoming.ignored, now
         values = row.model_dump(exclude={"id"})
         made = session.execute(insert_new(session, Delivery).values(**values).returning(col(Delivery.id))).scalar()
         if made is None:
             return False
-        outbox.enqueue(session, DELIVERY, {"delivery_id": made})
+        if not incoming.ignored:
+            outbox.enqueue(session, DELIVERY, {"delivery_id": made})
         return True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -31,10 +31,11 @@ CLOSED = {
     "merged": "it has the same cause as another one",
 }
 MOST_SUSPECTS = 20
+_NEVER = datetime(2000, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"^Merge pull request #(\d{1,9}) |\(#(\d{1,9})\)$")
 
 
-def look(database: Database, base_url: str, now: datetime) -> int:
+def look(database: Database, now: datetime) -> int:
     """Ask for an issue wherever a confirmed regression has something to be told; returns how many."""
     count = 0
     with database.read() as session:
@@ -47,7 +48,7 @@ def look(database: Database, base_url: str, now: datetime) -> int:
             (repository, regression_id)
             for repository, project in linked.all()
             if _settings(session, project).get("issues", True)
-            for regression_id in _changed(session, project, base_url)
+            for regression_id in _changed(session, project)
         ]
     for repository, regression_id in wanted:
         with database.transaction() as session:
@@ -62,8 +63,8 @@ def _settings(session: Session, project: Project) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _changed(session: Session, project: Project, base_url: str) -> list[int]:
-    """Regressions whose issue is missing or says something that no longer holds."""
+def _changed(session: Session, project: Project) -> list[int]:
+    """Regressions whose issue is missing or older than they are."""
     query = (
         select(Regression, ForgeIssue)
         .outerjoin(ForgeIssue, col(ForgeIssue.regression_id) == col(Regression.id))
@@ -76,8 +77,7 @@ def _changed(session: Session, project: Project, base_url: str) -> list[int]:
             continue
         if known is not None and known.closed and (known.number is None or regression.state not in OPEN):
             continue
-        cause = describe(session, project, regression, base_url)
-        if known is None or known.digest != _digest(cause):
+        if known is None or known.updated_at < regression.updated_at:
             found.append(regression.id or 0)
     return found
 
@@ -89,25 +89,27 @@ def _confirmed(session: Session, regression: Regression) -> bool:
     return session.execute(query.limit(1)).first() is not None
 
 
-def tell(desk: Desk, claimed: Claim, now: datetime) -> None:
+def tell(desk: Desk, claimed: Claim) -> None:
     """Open, update, close or open again the issue of one regression."""
     regression_id = int(claimed.payload["regression"])
     with desk.database.transaction() as session:
         regression = session.get_one(Regression, regression_id)
         project = session.get_one(Project, regression.project_id)
         row = {"regression_id": regression_id, "repository_id": claimed.repository_id, "number": None, "digest": "",
-               "closed": False, "updated_at": now}  # fmt: skip
+               "closed": False, "updated_at": _NEVER}  # fmt: skip
         ensure(session, ForgeIssue, [row], key=("regression_id",))
         known = session.scalars(select(ForgeIssue).where(col(ForgeIssue.regression_id) == regression_id)).one()
         cause = describe(session, project, regression, desk.base_url)
         labels = tuple(str(one) for one in _settings(session, project).get("issue_labels", ()))
-        number, digest = known.number, known.digest
+        number, digest, as_of = known.number, known.digest, regression.updated_at
     if digest == _digest(cause):
+        _note(desk.database, regression_id, as_of)
         return
     if number is None and claimed.tries > 1:
         number = desk.forge.find_issue(claimed.repository, cause)
     if number is None:
         if cause.closed_because:
+            _note(desk.database, regression_id, as_of, closed=True)
             return
         number = desk.forge.open_issue(claimed.repository, cause, labels)
     else:
@@ -116,10 +118,17 @@ def tell(desk: Desk, claimed: Claim, now: datetime) -> None:
         except ForgeRefused as refused:
             if not refused.gone:
                 raise
-    with desk.database.transaction() as session:
+    closed = bool(cause.closed_because)
+    _note(desk.database, regression_id, as_of, number=number, digest=_digest(cause), closed=closed)
+
+
+def _note(database: Database, regression_id: int, as_of: datetime, **columns: object) -> None:
+    """What the issue says now, and as of which state of the regression."""
+    with database.transaction() as session:
         known = session.scalars(select(ForgeIssue).where(col(ForgeIssue.regression_id) == regression_id)).one()
-        known.number, known.digest, known.updated_at = number, _digest(cause), now
-        known.closed = bool(cause.closed_because)
+        known.updated_at = as_of
+        for name, value in columns.items():
+            setattr(known, name, value)
         session.add(known)
 
 

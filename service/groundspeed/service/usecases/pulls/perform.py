@@ -46,5 +46,5 @@ def _act(desk: Desk, claimed: Claim, now: datetime) -> bool:
     elif claimed.kind == "command":
         commands.carry_out(desk, claimed, now)
     elif claimed.kind == "issue":
-        issues.tell(desk, claimed, now)
+        issues.tell(desk, claimed)
     return True

@@ -10,7 +10,6 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 from groundspeed.service.db.tables import Project
-from groundspeed.service.domain.pulls.report import conclusion
 from groundspeed.service.usecases.pulls import answer, outgoing
 from groundspeed.service.usecases.pulls import report as reports
 from groundspeed.service.usecases.pulls.outgoing import Desk
@@ -40,13 +39,11 @@ def _changed(session: Session, desk: Desk, pull: PullRequest, project: Project, 
     end = reports.finished(session, pull)
     if end and pull.told.get("finished") == end:
         return False
-    report = reports.build(session, project, pull, desk.base_url)
-    if answer.seen(report) == pull.told.get("seen"):
-        return False
-    if conclusion(report) is not None:
-        return True
     last = pull.told.get("at")
-    return last is None or datetime.fromisoformat(str(last)) <= now - timedelta(seconds=desk.patience.progress_s)
+    lately = now - timedelta(seconds=desk.patience.progress_s)
+    if not end and last is not None and datetime.fromisoformat(str(last)) > lately:
+        return False
+    return answer.seen(reports.build(session, project, pull, desk.base_url)) != pull.told.get("seen")
 
 
 def ask(database: Database, pull_id: int, now: datetime) -> None:

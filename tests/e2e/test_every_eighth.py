@@ -83,7 +83,7 @@ def world(sqlite_database: Database, tmp_path: Path) -> Fleet:
 @pytest.fixture
 def client(world: Fleet, tmp_path: Path) -> Iterator[Client]:
     with serve(app(Database(world.db.url), tmp_path / "data")) as url:
-        client = Client(url, None, "n1", threading.Event())
+        client = Client(url, lambda: None, "n1", threading.Event())
         assert client.register(registration("n1")).accepted
         yield client
         client.close()
@@ -144,9 +144,13 @@ def test_a_series_is_bisected_by_hand_between_two_commits(world: Fleet, client: 
     question = bisect.Asked("train/time", world.shas[0], world.shas[-1])
     state = bisect.start(world.db, question, datetime.now(UTC), project="toy")
     assert (state.outcome, state.created, state.left) == ("open", True, 38)
+    assert followup.waiting(world.db, datetime.now(UTC)) == [], "its jobs are on their way"
+    bench.work()
+    assert followup.waiting(world.db, datetime.now(UTC)) == [1], "its next step is due, whoever forgot to say so"
     settle(world, bench)
     again = bisect.start(world.db, question, datetime.now(UTC), project="toy")
     assert (again.request_id, again.created, again.outcome) == (state.request_id, False, "found")
     assert (again.good, again.bad) == (world.shas[16], world.shas[17])
     assert again.effect == pytest.approx(0.2, abs=0.02)
     assert len(bench.measured) <= 9
+    assert followup.waiting(world.db, datetime.now(UTC)) == []

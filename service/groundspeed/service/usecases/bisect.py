@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -28,6 +28,8 @@ _OPEN = ("queued", "running")
 _TRIES = 2
 """A commit that so many jobs could not give a number for is passed over."""
 _NEWEST = 100
+LONGEST = timedelta(days=14)
+"""A bisection is taken further for so long after it was asked for."""
 REPLICATES = 3
 
 
@@ -122,6 +124,18 @@ def advance(session: Session, project_id: int, now: datetime) -> int:
         .limit(_NEWEST)
     )
     return sum(_step(session, one, now) for one in session.scalars(query).all() if _is_open(one))
+
+
+def waiting(session: Session, now: datetime) -> set[int]:
+    """Projects with an open bisection that no job of it holds up: a message about its last job's end may be lost."""
+    busy = select(col(Job.request_id)).where(col(Job.state).in_(_OPEN))
+    query = select(Request).where(
+        col(Request.created_at) > now - LONGEST,
+        col(Request.kind) == KIND,
+        col(Request.state) != "cancelled",
+        col(Request.id).not_in(busy),
+    )
+    return {one.project_id for one in session.scalars(query) if _is_open(one)}
 
 
 def _is_open(request: Request) -> bool:

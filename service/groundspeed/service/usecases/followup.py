@@ -75,7 +75,8 @@ def plan_followups(database: Database, project_id: int, now: datetime) -> int:
 def waiting(database: Database, now: datetime) -> list[int]:
     """Projects whose last open job ended a moment ago with a finding still open.
 
-    Results ask for follow-ups by themselves; this finds what a job that brought none has been holding up.
+    Results ask for follow-ups by themselves; this finds what a job that brought none has been holding up, and
+    bisections by hand whose next step nobody has taken.
     """
     with database.read() as session:
         busy = select(col(Job.project_id)).where(col(Job.state).in_(_OPEN))
@@ -87,7 +88,7 @@ def waiting(database: Database, now: datetime) -> list[int]:
             .where(col(Job.finished_at) > now - LATELY, col(Series.project_id).not_in(busy))
             .distinct()
         )
-        return list(session.scalars(query))
+        return sorted({*session.scalars(query), *bisect.waiting(session, now)})
 
 
 def _ours() -> ColumnElement[bool]:

@@ -68,6 +68,8 @@ class _Collector:
         silent = seen.silence
         yield _labelled("groundspeed_silent_pools", "Seconds since a silent pool was heard.", "pool", silent.pools)
         yield _labelled("groundspeed_silent_series", "Series gone silent.", "project", silent.series)
+        yield _labelled("groundspeed_deliveries", "Webhooks by what became of them.", "state", seen.deliveries)
+        yield _plain("groundspeed_untold_answers", "Answers that a forge is still to be told.", seen.untold)
         yield _plain("groundspeed_silent_nodes", "Nodes without a recent sign of life.", seen.silent_nodes)
         yield _plain("groundspeed_oldest_queued_seconds", "Age of the longest waiting job.", seen.oldest_queued_s)
         yield _plain("groundspeed_unsent_messages", "Messages that wait in the outbox.", seen.unsent_messages)

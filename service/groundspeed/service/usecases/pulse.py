@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.forge_tables import Delivery, ForgeAction
 from groundspeed.service.db.tables import Attempt, Job, Node, Outbox, Run, SeriesMark
 from groundspeed.service.usecases import silence
 
@@ -36,6 +37,10 @@ class Pulse:
     slots: dict[str, int] = field(default_factory=dict)
     """Jobs that the present, active nodes can run at a time, by pool."""
     silence: silence.Silence = field(default_factory=silence.Silence)
+    deliveries: dict[str, int] = field(default_factory=dict)
+    """Webhooks of the last 30 days, by what became of them."""
+    untold: int = 0
+    """Answers, replies and issues that a forge is still to be told."""
 
 
 def pulse(database: Database, now: datetime, silent_s: float, series_days: float = 7.0) -> Pulse:
@@ -46,6 +51,10 @@ def pulse(database: Database, now: datetime, silent_s: float, series_days: float
         unsent = session.execute(select(func.count()).where(col(Outbox.sent_at).is_(None))).scalar_one()
         dirty = session.execute(select(func.count(func.distinct(col(SeriesMark.series_id))))).scalar_one()
         recent, ended = _recent(session, now)
+        by_state = select(col(Delivery.state), func.count()).group_by(col(Delivery.state))
+        deliveries = session.execute(by_state).tuples().all()
+        told = col(ForgeAction.state).in_(("pending", "sending"))
+        untold = session.execute(select(func.count()).select_from(ForgeAction).where(told)).scalar_one()
         waiting = _waiting(session)
         silent = silence.find(session, silence.limits_of(silent_s, series_days), now)
     here = [node for node in nodes if node.seen_at is not None and (now - node.seen_at).total_seconds() <= silent_s]
@@ -64,6 +73,8 @@ def pulse(database: Database, now: datetime, silent_s: float, series_days: float
         waiting=waiting,
         slots=dict(slots),
         silence=silent,
+        deliveries=dict(deliveries),
+        untold=int(untold),
     )
 
 

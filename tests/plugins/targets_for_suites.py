@@ -72,17 +72,13 @@ def reading():
     return {"dataset": Reading()}
 
 
-def ready():
-    return {"dataset": Ready(), "step": lambda batch: time.sleep(0.01)}
-
-
 def empty():
     return [[]][0:0]
 
 
 def slow_copies():
     """A copy whose time shows: on a machine without an accelerator nothing else does."""
-    return {"dataset": Ready(), "copy": lambda batch, device: (time.sleep(0.02), batch)[1],
+    return {"dataset": Ready(), "copy": lambda batch, device: (time.sleep(0.1), batch)[1],
             "step": lambda batch: time.sleep(0.005)}  # fmt: skip
 
 
@@ -134,7 +130,7 @@ def slow_on_rank_1(device, rank):
 
     def loss(model, batch):
         if rank == 1:
-            time.sleep(0.05)
+            time.sleep(0.15)
         return model(batch).sum()
 
     return {"model": model, "batch": torch.randn(2, 8), "loss": loss}

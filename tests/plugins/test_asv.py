@@ -17,6 +17,7 @@ from groundspeed.plugins.spi import Context, Measured, Unsupported
 pytest.importorskip("asv", reason="asv is an extra")
 
 SUITE = """
+import colorsys  # of the standard library, and nothing of asv's has imported it before
 import time
 from asv_runner.benchmarks.mark import skip_for_params, skip_benchmark
 

@@ -29,7 +29,7 @@ def sweep(tmp_path, fault, rank, silence_s=60.0):
 
 
 def test_a_rank_that_hangs_is_named_by_its_stack_and_the_curve_so_far_is_kept(tmp_path):
-    points, raised = sweep(tmp_path, "hang", 1, silence_s=8.0)
+    points, raised = sweep(tmp_path, "hang", 1, silence_s=15.0)
     assert isinstance(raised, TimedOut)
     assert points == [1024, 2048]
     assert raised.evidence["rank"] == 1
@@ -58,7 +58,7 @@ def test_a_rank_that_is_killed_is_named_and_not_the_one_that_complains(tmp_path)
     ],
 )
 def test_other_ends(tmp_path, fault, kind, words):
-    points, raised = sweep(tmp_path, fault, 1, silence_s=8.0)
+    points, raised = sweep(tmp_path, fault, 1, silence_s=15.0)
     assert isinstance(raised, kind)
     assert points == [1024, 2048]
     assert words in str(raised)

@@ -174,15 +174,13 @@ QUICK_LOADER = {"batch_size": 4, "batches": 4, "seconds": 1.0, "start": "fork"}
         ("decoding", {"workers": 0, "cpus": 8}, "too-few-workers"),
         ("reading", {"workers": 0, "cpus": 8}, "slow-storage"),
         ("slow_copies", {"workers": 0}, "slow-copy"),
-        ("ready", {"workers": 0, "step_s": 0.05}, "none"),
     ],
 )
 def test_the_loader_names_what_makes_it_slow(here, target, params, wanted):
     report = here("dataloader", f"{HERE}:{target}", {**QUICK_LOADER, **params})
     assert report.outcome == "ok", report.evidence
     assert report.facts["bottleneck"] == wanted
-    if wanted != "none":
-        assert "What to do" in report.conditions["labels"][wanted.replace("-", "_")]
+    assert "What to do" in report.conditions["labels"][wanted.replace("-", "_")]
 
 
 def test_a_loader_made_by_the_target_is_taken_as_it_is_and_an_empty_one_refused(here):

@@ -104,13 +104,12 @@ class Serving:
 def under(
     load: float, context: Context, batching: open_loop.Batching, answer: Callable[[int], object]
 ) -> open_loop.Served:
-    """One run at a load. Raises Unsupported when no request falls into the time."""
+    """One run at a load; a load so low that no request falls into the time is one request."""
     seconds = float(context.params["seconds"])
-    arrivals = open_loop.poisson(load, seconds, int(context.params["seed"]))
-    if not arrivals:
-        raise Unsupported(f"{load:g} requests/s bring none in {seconds:g} s: raise load or seconds")
+    arrivals = open_loop.poisson(load, seconds, int(context.params["seed"])) or [0.0]
     context.progress(f"{load:.4g} requests/s")
-    return open_loop.serve(arrivals, batching, answer, context.progress, give_up_s=max(2 * seconds, 1.0))
+    give_up_s = max(2 * seconds, 2 * float(context.params["limit_s"]), 1.0)
+    return open_loop.serve(arrivals, batching, answer, context.progress, give_up_s=give_up_s)
 
 
 def make_server(context: Context) -> tuple[Callable[[int], object], Callable[[], None]]:

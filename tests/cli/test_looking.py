@@ -158,6 +158,31 @@ def test_values_with_a_spread_and_no_samples(tmp_path: Path) -> None:
     }
 
 
+def test_known_noise_decides_where_each_side_is_one_process() -> None:
+    """A step of many times the series' noise is called; one within it is not; unknown noise calls nothing."""
+    from groundspeed.cli.comparing import _by_known_noise
+    from groundspeed.service.wire.views import CompareRow, Effect, SeriesRef
+
+    series = SeriesRef(id=1, suite="s", benchmark="p", version="1", target=None, metric="time", unit="s", direction=-1,
+                       kind="time", gate=True, params={}, hardware="h", noise=0.01)  # fmt: skip
+    effect = Effect(ratio=1.2, low=None, high=None, difference=0.2)
+    row = CompareRow(series=series, base=1.0, head=1.2, base_count=1, head_count=1, effect=effect, answer="inconclusive",
+                     reason="", mde=None, base_values=(1.0,), head_values=(1.2,))  # fmt: skip
+    assert _by_known_noise(row).answer == "regressed"
+    assert (
+        _by_known_noise(row.model_copy(update={"series": series.model_copy(update={"noise": 0.2})})).answer
+        == "inconclusive"
+    )
+    assert (
+        _by_known_noise(row.model_copy(update={"series": series.model_copy(update={"noise": None})})).answer
+        == "inconclusive"
+    )
+    faster = row.model_copy(update={"effect": effect.model_copy(update={"ratio": 0.8})})
+    assert _by_known_noise(faster).answer == "improved"
+    same = row.model_copy(update={"effect": effect.model_copy(update={"ratio": 1.001})})
+    assert _by_known_noise(same).answer == "unchanged"
+
+
 def test_completion_and_colours(tmp_path: Path) -> None:
     """Shells get a completion; a pipe gets no colours, whatever the terminal is called."""
     environ = os.environ | {

@@ -158,7 +158,26 @@ def _stored(
     if found.problem:
         raise NotFound(found.problem, "`groundspeed show` lists commits that were measured.")
     notes = [f"{d.layer} {d.name}: {d.base or 'absent'} → {d.head or 'absent'}" for d in found.environment[:20]]
-    return [_of_row(row) for row in found.rows], list(found.rows), notes
+    rows = [_by_known_noise(row) for row in found.rows]
+    return [_of_row(row) for row in rows], rows, notes
+
+
+def _by_known_noise(row: CompareRow) -> CompareRow:
+    """One process a side shows no noise of its own; the noise that its series is known to have decides then."""
+    e, noise = row.effect, row.series.noise
+    if row.answer != "inconclusive" or not e.ratio or e.low is not None or not noise:
+        return row
+    centre, half = math.log(e.ratio), 1.96 * math.sqrt(1 / row.base_count + 1 / row.head_count) * noise
+    low, high = centre - half, centre + half
+    answer = row.answer
+    if (low > 0 or high < 0) and abs(centre) >= _LEAST:
+        better = (centre > 0) == (row.series.direction > 0)
+        answer = "changed" if not row.series.direction else "improved" if better else "regressed"
+    elif low >= -_LEAST and high <= _LEAST:
+        answer = "unchanged"
+    effect = e.model_copy(update={"low": math.exp(low), "high": math.exp(high)})
+    reason = "The interval rests on the noise that the series is known to have between commits."
+    return row.model_copy(update={"answer": answer, "effect": effect, "reason": reason})
 
 
 def _of_row(row: CompareRow) -> Shown:

@@ -64,9 +64,14 @@ class _Tell(logging.Handler):
     def __init__(self, progress: Progress) -> None:
         super().__init__(logging.INFO)
         self._progress = progress
+        self.trouble = ""
+        """asv tells what went wrong in its log, and raises something shorter."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._progress(str(record.msg)[:300])
+        text = str(record.msg).strip()
+        self._progress(text[:300])
+        if record.levelno >= logging.ERROR and text:
+            self.trouble = f"{self.trouble}\n{text}"[-2000:]
 
 
 def run(root: Path, wishes: Wishes, progress: Progress) -> Iterator[Point]:
@@ -101,7 +106,7 @@ def run(root: Path, wishes: Wishes, progress: Progress) -> Iterator[Point]:
             extra = {"environment": environment.name} if wishes.environment == "asv" and len(environments) > 1 else {}
             yield from _points(benchmarks, results, extra)
     except util.UserError as error:
-        raise Unsupported(f"asv says: {error}") from error
+        raise Unsupported(f"asv says: {error}{handler.trouble}") from error
     finally:
         logging.getLogger().removeHandler(handler)
 
@@ -167,8 +172,9 @@ def _prepare(environment: Any, conf: Any, repo: Any, commit: str) -> None:
     from asv import util
 
     if environment.tool_name == "existing":
-        # asv starts the same Python for each benchmark: what this process finds by sys.path, that one must find too
-        os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        # asv starts the same Python for each benchmark: what this process finds by sys.path, that one must find too.
+        # asv takes what PYTHONPATH names out of sys.path again, even the standard library, unless its own is set.
+        os.environ["PYTHONPATH"] = os.environ["ASV_PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         return
     with contextlib.chdir(conf.env_dir) if Path(conf.env_dir).is_dir() else contextlib.nullcontext():
         try:

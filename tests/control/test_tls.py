@@ -129,7 +129,7 @@ def test_a_broker_of_another_authority_is_refused(
         worker_celery(WorkerSettings(data_dir=tmp_path, broker_url=broker[0], tls_ca=other)),
         service_celery(Settings(data_dir=tmp_path, broker_url=broker[0])),
     ):
-        with pytest.raises(Exception, match="(?i)certificate"):
+        with pytest.raises(Exception, match="ertificate"):
             sends(settings)
     with redis.Redis.from_url(redis_server.url) as client:
         assert client.llen("over-tls") == 0

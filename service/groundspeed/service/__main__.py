@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from groundspeed.service import logformat
+from groundspeed.service import logformat, tracing
 from groundspeed.service.errors import GroundspeedError, Invalid
 from groundspeed.service.settings import Settings
 
@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
             raise Invalid("Which process?", f"Name one of: {', '.join(commands)}.")
         settings = Settings.load()
         logformat.configure(settings.log_level, settings.log_format)
+        tracing.configure(settings.otlp_endpoint, arguments[0])
         status = commands[arguments[0]](settings)
         return status if status != GAVE_UP else _anew()
     except GroundspeedError as error:

@@ -62,6 +62,9 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least severe line logged.")
     log_format: Literal["text", "json"] = Field("text", description="Lines for people, or JSON for machines.")
+    otlp_endpoint: str = Field(
+        "", description="Where OpenTelemetry traces go, as http://collector:4318/v1/traces; empty: nowhere."
+    )
     lease_s: Seconds = Field(60.0, description="A worker that is silent for so long loses its job to another.")
     heartbeat_s: Seconds = Field(10.0, description="How often a worker is asked to give a sign of life.")
     max_attempts: Annotated[int, Field(ge=1)] = Field(3, description="Attempts of a job before it is given up.")

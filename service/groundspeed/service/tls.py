@@ -21,7 +21,5 @@ def broker_tls(url: str, ca: Path | None, cert: Path | None, key: Path | None) -
     """What Celery is told about a broker of ``rediss://``; empty for any other."""
     if not url.startswith("rediss:"):
         return {}
-    given = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key}
-    return {
-        name: str(value) if isinstance(value, Path) else value for name, value in given.items() if value is not None
-    }
+    files = {"ssl_ca_certs": ca, "ssl_certfile": cert, "ssl_keyfile": key}
+    return {"ssl_cert_reqs": ssl.CERT_REQUIRED} | {name: str(path) for name, path in files.items() if path is not None}

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.logformat import about
+from groundspeed.service.tracing import span
 
 log = logging.getLogger("groundspeed.requests")
 _SUBJECT = re.compile(r"/(jobs|attempts|requests|workers)/([^/]+)")
@@ -45,11 +46,15 @@ class RequestLog:
         if found := _SUBJECT.search(scope["path"]):
             facts[found[1].removesuffix("s")] = found[2]
         start = time.perf_counter()
-        with about(**facts):
+        headers = Headers(scope=scope)
+        with about(**facts), span(scope["method"], headers, **{f"groundspeed.{k}": v for k, v in facts.items()}) as one:
             try:
                 await self._app(scope, receive, answer)
             finally:
                 seconds = time.perf_counter() - start
+                if one is not None:
+                    one.update_name(f"{scope['method']} {_route(scope)}")
+                    one.set_attribute("http.response.status_code", status)
                 self._answered.note(scope["method"], _route(scope), status, seconds)
                 _line(scope, status, seconds)
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from groundspeed.service.control import pulls, telling, webhook
@@ -14,6 +14,7 @@ from groundspeed.service.control.app import TICK, app
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
+from groundspeed.service.tracing import span
 from groundspeed.service.usecases import (
     analyse,
     environment_changes,
@@ -45,7 +46,16 @@ def _parts() -> Parts:
 
 def _task(name: str) -> Callable[[Callable[..., Any]], Any]:
     """A task with an explicit name, bound to our application (and not to whatever application comes first)."""
-    return app.task(name=name)  # type: ignore[no-any-return]
+
+    def made(function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def traced(*arguments: Any, **named: Any) -> Any:
+            with span(name):
+                return function(*arguments, **named)
+
+        return app.task(name=name)(traced)
+
+    return made
 
 
 @_task("groundspeed.control.analyse")

@@ -84,3 +84,11 @@ def test_every_answer_is_safe_from_guessing_and_framing(http: httpx.Client) -> N
         assert "default-src 'none'" in headers["content-security-policy"], path
         assert "frame-ancestors 'none'" in headers["content-security-policy"], path
         assert "unsafe" not in headers["content-security-policy"], path
+
+
+def test_what_has_not_changed_keeps_the_headers_that_it_came_with(http: httpx.Client) -> None:
+    """A browser lets those of a 304 replace the kept ones: a page's policy must not become that of data."""
+    page = http.get("/")
+    again = http.get("/", headers={"if-none-match": page.headers["etag"]})
+    assert again.status_code == 304
+    assert "content-security-policy" not in again.headers

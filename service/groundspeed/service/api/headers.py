@@ -11,6 +11,7 @@ ALWAYS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_NOT_MODIFIED = 304
 _HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
@@ -23,7 +24,8 @@ class SafeHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            # A browser lets the headers of a 304 replace those that came with what it has kept.
+            if message["type"] == "http.response.start" and message["status"] != _NOT_MODIFIED:
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)

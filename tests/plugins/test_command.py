@@ -347,6 +347,45 @@ def test_damaged_output_never_raises(text):
     formats.guess(text)
 
 
+NCCL_JSON = {
+    "version": 2, "nccl_version": 22809, "config": {"devices": [{"rank": 0}, {"rank": 1}]},
+    "results": [{"experiment_name": "all_reduce_perf", "size": 8192, "type": "float",
+                 "out_of_place": {"time": 15.0, "alg_bw": 0.5, "bus_bw": 0.5, "nwrong": 0},
+                 "in_place": {"time": 14.0, "alg_bw": 0.6, "bus_bw": 0.6, "nwrong": 3}}],
+    "average_bus_bandwidth": {"bandwidth": 0.55}, "out_of_bounds": {"count": 0},
+}  # fmt: skip
+ONE_BATCH = """\
+Benchmark ...
+Prefill. latency: 0.05168 s, throughput:   2476.85 token/s
+Decode.  latency: 0.00601 s, throughput:    166.40 token/s
+Decode.  median latency: 0.00590 s, median throughput:    169.49 token/s
+Total. latency:  0.143 s, throughput:   1006.99 token/s
+"""
+
+
+def test_nccl_tests_own_json_and_sglangs_single_batch():
+    text = json.dumps(NCCL_JSON)
+    assert formats.guess(text) == "nccl-tests"
+    reading = nccl.parse(text)
+    assert reading.wrong == "all_reduce of 8192 bytes in-place: 3 wrong elements"
+    found = by_metric(reading)
+    assert found["bus_bandwidth"][0].value == 0.5e9
+    assert found["collective_time"][1].params == {
+        "ranks": 2, "bytes": 8192, "type": "float", "collective": "all_reduce", "place": "in-place",
+    }  # fmt: skip
+    assert "cut off" in nccl.parse(text[:-5]).failed
+    assert "ends before the average" in nccl.parse(json.dumps({"nccl_version": 1, "results": [None, {}]})).failed
+    assert formats.guess(ONE_BATCH) == "vllm"
+    found = by_metric(formats.serving(ONE_BATCH))
+    assert found["time_to_first_token"][0].value == 0.05168
+    assert found["time_per_output_token"][-1].value == 0.0059
+    assert {one.params["of"] for one in found["token_rate"]} == {"prefill", "decode", "total"}
+    line = '{"run_name": "a", "batch_size": 1, "prefill_latency": 0.05, "median_decode_latency": 0.006, "overall_throughput": 9.5}'
+    found = by_metric(formats.serving("noise\n" + line + "\n"))
+    assert found["token_rate"][0].value == 9.5
+    assert found["time_per_output_token"][0].params == {"statistic": "median", "batch_size": 1}
+
+
 def test_units_find_their_metric():
     assert family("us", "lower") == ("reported_time", 1e-6)
     assert family("GiB/s", "higher") == ("reported_bandwidth", 2.0**30)

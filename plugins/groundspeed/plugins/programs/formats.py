@@ -79,9 +79,15 @@ _JSON_RATE: Mapping[str, tuple[str, str]] = {
     "request_throughput": ("request_rate", "all"), "request_goodput": ("request_rate", "goodput"),
     "requests_per_second": ("request_rate", "all"), "output_throughput": ("token_rate", "output"),
     "input_throughput": ("token_rate", "input"), "total_token_throughput": ("token_rate", "total"),
-    "total_throughput": ("token_rate", "total"), "tokens_per_second": ("token_rate", "total"),
+    "total_throughput": ("token_rate", "total"), "overall_throughput": ("token_rate", "total"),
+    "prefill_throughput": ("token_rate", "prefill"), "tokens_per_second": ("token_rate", "total"),
 }  # fmt: skip
-_JSON_KEYS = ("output_throughput", "total_token_throughput", "request_throughput", "requests_per_second", "avg_latency")
+_JSON_SECONDS: Mapping[str, tuple[str, str]] = {
+    "avg_latency": ("end_to_end_latency", "mean"), "prefill_latency": ("time_to_first_token", "only"),
+    "median_decode_latency": ("time_per_output_token", "median"),
+}  # fmt: skip
+_JSON_KEYS = ("output_throughput", "total_token_throughput", "request_throughput", "requests_per_second",
+              "avg_latency", "overall_throughput")  # fmt: skip
 _TEXT_TIME = re.compile(
     r"^(?P<statistic>Mean|Median|Max|P\d+(?:\.\d+)?) (?P<what>TTFT|TPOT|ITL|E2EL|E2E Latency) \((?P<unit>ms|s)\):\s*"
     r"(?P<value>\S+)\s*$", re.MULTILINE | re.IGNORECASE,
@@ -96,7 +102,18 @@ _TEXT_OFFLINE = re.compile(
 )
 _TEXT_AVERAGE = re.compile(r"^Avg latency: ([\d.]+(?:e-?\d+)?) seconds", re.MULTILINE)
 _TEXT_PERCENTILE = re.compile(r"^(\d+)% percentile latency: ([\d.]+(?:e-?\d+)?) seconds", re.MULTILINE)
-_TEXT_MARK = re.compile(r"Serving Benchmark Result|^Throughput: [\d.]+ requests/s|^Avg latency: ", re.MULTILINE)
+_TEXT_ONE_BATCH = re.compile(
+    r"^(?P<what>Prefill|Decode|Total)\. +(?:median )?latency: +(?P<seconds>[\d.]+) s, +(?:median )?throughput: +"
+    r"(?P<rate>[\d.]+) token/s", re.MULTILINE,
+)  # fmt: skip
+_ONE_BATCH = {
+    "Prefill": ("time_to_first_token", "only", "prefill"),
+    "Decode": ("time_per_output_token", "median", "decode"),
+    "Total": ("end_to_end_latency", "only", "total"),
+}
+_TEXT_MARK = re.compile(
+    r"^Prefill\. latency: |Serving Benchmark Result|^Throughput: [\d.]+ requests/s|^Avg latency: ", re.MULTILINE
+)
 
 
 def serving(text: str) -> Reading:
@@ -145,8 +162,9 @@ def _from_json(reading: Reading, run: Mapping[str, Any]) -> None:
         elif key in _JSON_RATE:
             metric, what = _JSON_RATE[key]
             reading.add(metric, value, of=what, **where)
-        elif key == "avg_latency":
-            reading.add("end_to_end_latency", value, statistic="mean", **where)
+        elif key in _JSON_SECONDS:
+            metric, statistic = _JSON_SECONDS[key]
+            reading.add(metric, value, statistic=statistic, **where)
     percentiles = run.get("percentiles")
     for percent, raw in percentiles.items() if isinstance(percentiles, dict) else ():
         reading.add("end_to_end_latency", _float(raw), statistic=f"p{percent}"[:20], **where)
@@ -198,6 +216,12 @@ def _from_table(reading: Reading, text: str) -> None:
         reading.add("end_to_end_latency", number(average[1]), statistic="mean")
     for match in _TEXT_PERCENTILE.finditer(text):
         reading.add("end_to_end_latency", number(match[2]), statistic=f"p{match[1]}")
+    for match in _TEXT_ONE_BATCH.finditer(text):
+        if match["what"] == "Decode" and "median" not in match[0]:
+            continue  # one of the steps that the median is of
+        metric, statistic, of = _ONE_BATCH[match["what"]]
+        reading.add(metric, number(match["seconds"]), statistic=statistic)
+        reading.add("token_rate", number(match["rate"]), of=of)
     counts = {match["what"]: float(match["value"]) for match in _TEXT_COUNT.finditer(text)}
     if "Successful" in counts and "Failed" in counts:
         _completion(reading, counts["Successful"], counts["Successful"] + counts["Failed"])

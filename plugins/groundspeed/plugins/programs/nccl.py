@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from groundspeed.plugins.programs.values import Reading, number
 from groundspeed.plugins.spi import ParamValue
@@ -36,7 +39,8 @@ class _Table:
 
 def looks_like(text: str) -> bool:
     return (
-        "Collective test starting:" in text
+        '"nccl_version"' in text
+        or "Collective test starting:" in text
         or "nccl-tests version" in text
         or "rccl-tests version" in text
         or "Avg bus bandwidth" in text
@@ -46,6 +50,8 @@ def looks_like(text: str) -> bool:
 
 def parse(text: str) -> Reading:
     """Times, bandwidths and the average; wrong values and a table without end make the reading wrong or failed."""
+    if '"nccl_version"' in text:
+        return _json(text)
     reading, table = Reading(), _Table()
     for raw in text.splitlines():
         line = _LAUNCHER.sub("", raw[:2000], count=1)
@@ -65,6 +71,57 @@ def parse(text: str) -> Reading:
     if not reading.values and not reading.failed:
         reading.failed = table.trouble or "no table of nccl-tests"
     return reading
+
+
+def _json(text: str) -> Reading:
+    """The file that ``-J`` writes: "results" with "out_of_place" and "in_place", times in µs, bandwidths in GB/s."""
+    reading = Reading()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        reading.failed = "the JSON of nccl-tests cannot be read: it was cut off"
+        return reading
+    config = document.get("config")
+    devices = config.get("devices") if isinstance(config, dict) else None
+    common: dict[str, ParamValue] = {"ranks": len(devices)} if isinstance(devices, list) and devices else {}
+    rows = [row for row in document.get("results") or () if isinstance(row, dict)]
+    wrong = [words for row in rows for words in _json_row(reading, row, common)]
+    out_of_bounds, average = document.get("out_of_bounds"), document.get("average_bus_bandwidth")
+    count = number(str(out_of_bounds.get("count"))) if isinstance(out_of_bounds, dict) else None
+    if count:
+        wrong.append(f"{count:g} values out of bounds")
+    reading.wrong = "; ".join(wrong[:5])
+    if isinstance(average, dict):
+        reading.add("average_bus_bandwidth", _scaled(str(average.get("bandwidth")), 1e9), **common)
+    else:
+        reading.failed = "; ".join(map(str, document.get("errors") or ())) or "the output ends before the average"
+    return reading
+
+
+def _json_row(reading: Reading, row: Mapping[str, Any], common: Mapping[str, ParamValue]) -> Iterator[str]:
+    """Adds one size; yields what is wrong with it."""
+    size = number(str(row.get("size")))
+    if size is None:
+        return
+    name = str(row.get("experiment_name") or "").removesuffix("_perf")[:60]
+    where: dict[str, ParamValue] = {**common, "bytes": int(size), "type": str(row.get("type", ""))[:20]}
+    if name:
+        where["collective"] = name
+    for side in ("out_of_place", "in_place"):
+        cells = row.get(side)
+        if not isinstance(cells, dict):
+            continue
+        place = side.replace("_", "-")
+        reading.add(
+            "collective_time", _scaled(str(cells.get("time", cells.get("cpu_time"))), 1e-6), place=place, **where
+        )
+        reading.add("algorithm_bandwidth", _scaled(str(cells.get("alg_bw")), 1e9), place=place, **where)
+        reading.add("bus_bandwidth", _scaled(str(cells.get("bus_bw")), 1e9), place=place, **where)
+        count = number(str(cells.get("nwrong")))
+        if count:
+            yield f"{name or 'nccl-tests'} of {int(size)} bytes {place}: {count:g} wrong elements"
 
 
 def _guess(words: list[str]) -> list[str]:

@@ -240,3 +240,13 @@ def test_superbench_units_are_those_of_its_table() -> None:
         "cudnn-function/name_f_time": 5e-6, "ort-inference/fp16_m_time": 5e-3,
         "cpu-memory-bw-latency/mem_numa_0_0_lat": 8e-8, "cublaslt-gemm/fp8_1_2_3_4_flops": 1.5e12,
     }  # fmt: skip
+
+
+def test_torchbench_userbenchmarks_are_numbers_with_their_commit() -> None:
+    """The file gives no unit: charted, not gated; what is no number is named."""
+    doc = {"name": "optim", "environ": {"pytorch_git_version": "ab" * 20, "pytorch_version": "2.5", "device": "Example GPU"},
+           "metrics": {"BERT, Adam, cuda": 0.0012, "resnet, SGD, cpu": 3}}  # fmt: skip
+    records = read(doc, "pytorch-hud")
+    assert figures(records) == [("optim/BERT, Adam, cuda", "value", 0.0012), ("optim/resnet, SGD, cpu", "value", 3.0)]
+    assert not records[0].metric.gate
+    assert (records[0].origin.commit, records[0].origin.machine.gpu_model) == ("ab" * 20, "Example GPU")

@@ -1,4 +1,4 @@
-"""PyTorch HUD benchmark records, version 3 and 2: a list, one object, or one object or list a line."""
+"""PyTorch HUD benchmark records, version 3 and 2 (a list, one object, or one a line), and TorchBench's userbenchmarks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from groundspeed.service.formats.records import Fact, Item, Machine, Origin, Record, Scalar, Skipped, finite, spread_of
+from groundspeed.service.formats.records import (
+    Fact,
+    Item,
+    Machine,
+    Metric,
+    Origin,
+    Record,
+    Scalar,
+    Skipped,
+    finite,
+    spread_of,
+)
 from groundspeed.service.formats.source import Document, dict_of, list_of, loads, text_of
 from groundspeed.service.formats.superbench import metric_for
 from groundspeed.service.formats.times import parse_time
@@ -20,13 +31,43 @@ _UNIT = re.compile(r"^(.*?)\s*\(([^()]+)\)$")
 def sniff(head: str) -> bool:
     return '"benchmark_values"' in head or ('"metric"' in head and '"benchmark"' in head and '"model"' in head) or (
         '"workflow_id"' in head and '"repo"' in head
-    )  # fmt: skip
+    ) or _is_userbenchmark(head)  # fmt: skip
+
+
+def _is_userbenchmark(head: str) -> bool:
+    return '"environ"' in head and '"metrics"' in head and '"pytorch_git_version"' in head
 
 
 def parse(document: Document) -> Iterator[Item]:
     text = document.text()
+    if _is_userbenchmark(document.head()):
+        yield from _userbenchmark(document, dict_of(loads(text, document)))
+        return
     for line, pointer, entry in _entries(document, text):
         yield _record(document, entry, line, pointer)
+
+
+def _userbenchmark(document: Document, doc: Mapping[str, Any]) -> Iterator[Item]:
+    """Numbers by name; their units are in no file, so they are charted and not gated."""
+    environ = dict_of(doc.get("environ"))
+    commit = text_of(environ.get("pytorch_git_version"))
+    facts = tuple(
+        Fact("stack", str(k), text_of(v)) for k, v in sorted(environ.items()) if isinstance(v, str | int) and text_of(v)
+    )
+    origin = Origin(
+        tool="torchbench",
+        commit=commit if re.fullmatch(r"[0-9a-f]{7,64}", commit) else "",
+        machine=Machine(gpu_model=text_of(environ.get("device"))),
+        environment=tuple(f for f in facts if f.name not in {"pytorch_git_version", "metrics"}),
+    )
+    name = text_of(doc.get("name")) or "torchbench"
+    for key, raw in dict_of(doc.get("metrics")).items():
+        where, value = document.where(pointer=f"/metrics/{key}"[:300]), finite(raw)
+        if value is None:
+            yield Skipped("is no number", where)
+        else:
+            metric = Metric("value", "1", 0, "counter", gate=False)
+            yield Record(origin, f"{name}/{key}", metric, where, value)
 
 
 def _entries(document: Document, text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:

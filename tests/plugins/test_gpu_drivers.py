@@ -48,6 +48,12 @@ def test_every_line_is_in_the_documentation_with_its_command(root):
         assert f"`{name}`" in text, f"docs/measurement.md does not say how to repeat {name}"
 
 
+def test_the_time_is_shared_out_among_the_lines():
+    assert set(lines.WEIGHTS) == set(lines.LINES)
+    found = lines.shared_out(["same", "gemm"], 280)
+    assert found == {"same": 240, "gemm": 40}
+
+
 def test_an_a_a_of_equal_processes_finds_no_difference_and_uses_each_process_once():
     (row,) = analysis.same_with_itself(pool("gpt", 60, 15e-3, 3e-4, 1))
     assert row["false"] == 0

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.bench.gpu import analysis
-from tests.bench.gpu.lines import LINES, Bench
+from tests.bench.gpu.lines import LINES, Bench, shared_out
 
 
 def main(arguments=None):
@@ -23,6 +23,7 @@ def main(arguments=None):
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--devices", default="0,1")
     parser.add_argument("--seconds", type=float, default=500.0, help="of each line")
+    parser.add_argument("--total", type=float, default=0.0, help="seconds of all lines together, shared out")
     parser.add_argument("--most", type=int, default=10_000, help="rounds or jobs of each line")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--report", action="store_true")
@@ -30,10 +31,12 @@ def main(arguments=None):
     unknown = [name for name in options.lines if name not in LINES]
     if unknown:
         parser.error(f"there is no line {unknown[0]!r}; there are: {', '.join(LINES)}")
-    for name in options.lines or LINES:
+    names = options.lines or list(LINES)
+    seconds = shared_out(names, options.total) if options.total else dict.fromkeys(names, options.seconds)
+    for name in names:
         begin = time.monotonic()
         bench = Bench(
-            options.out, options.devices.split(","), options.seconds,
+            options.out, options.devices.split(","), seconds[name],
             small=options.small, most=options.most, runs=not options.report,
         )  # fmt: skip
         try:

@@ -97,25 +97,35 @@ def sensitivity(bench):
 def gemm(bench):
     """gemm beside a hand-written event loop in the same process."""
     path = bench.out / "gemm.jsonl"
-    if bench.runs and not bench.small:
-        subprocess.run([sys.executable, "-m", "tests.bench.gpu.gemm_by_hand", str(path)], env=environment(), check=True,
-                       timeout=bench.left())  # fmt: skip
+    apart(bench, "gemm_by_hand", path)
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {"gemm beside a loop by hand": [
         {"precision": row["precision"], "largest_effect": max(map(abs, row["ours_over_hand_minus_1"])),
          "hand_s": row["hand_s"]} for row in rows]}  # fmt: skip
 
 
+def apart(bench, module, *arguments):
+    """A driver of its own in a process of its own; one that fails or takes too long is told and stops nothing."""
+    if not bench.runs or bench.small:
+        return
+    command = [sys.executable, "-m", f"tests.bench.gpu.{module}", *map(str, arguments)]
+    try:
+        done = subprocess.run(command, env=environment(), check=False, timeout=max(bench.left(), 60.0))
+        words = f"status {done.returncode}" if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        words = "cut off"
+    if words:
+        sys.stdout.write(f"{module}: {words}\n")
+
+
 def nccl(bench):
     """All six collectives beside NCCL called as nccl-tests does, over all devices given."""
     world = len(bench.devices) if not bench.small else 2
-    bench.one_after_the_other("nccl", plans.collectives(world))
     hand = bench.out / "nccl_by_hand.jsonl"
-    if bench.runs and not bench.small:
-        command = [sys.executable, "-m", "tests.bench.gpu.nccl_by_hand", str(hand), str(world), "8192", str(1 << 30)]
-        subprocess.run([*command, "2", "all_reduce"], env=environment(), check=True, timeout=bench.left())
-        others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
-        subprocess.run([*command, "8", *others], env=environment(), check=True, timeout=bench.left())
+    others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
+    apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
+    apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
+    bench.one_after_the_other("nccl", plans.collectives(world))
     by_hand = [json.loads(line) for line in hand.read_text().splitlines()] if hand.exists() else []
     return {"Collectives beside NCCL by hand": beside(bench.reports("nccl"), by_hand)}
 
@@ -309,3 +319,12 @@ def load_one_device(bench, world):
 LINES = {one.__name__: one for one in (
     same, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults, straggler,
 )}  # fmt: skip
+WEIGHTS = {"same": 240, "same_collectives": 150, "sensitivity": 290, "gemm": 40, "nccl": 150, "failures": 150, "more": 200,
+           "attention": 110, "kernel": 60, "loader": 100, "scaling": 100, "faults": 90, "straggler": 60}  # fmt: skip
+"""What each line wants of a short time, in seconds for two H200s."""
+
+
+def shared_out(names, total):
+    """Seconds of each line when all of them must fit into ``total``."""
+    whole = sum(WEIGHTS[name] for name in names)
+    return {name: total * WEIGHTS[name] / whole for name in names}

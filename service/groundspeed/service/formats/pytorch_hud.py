@@ -1,4 +1,4 @@
-"""PyTorch HUD benchmark records, version 3 and 2 (a list, one object, or one a line), and TorchBench's userbenchmarks."""
+"""PyTorch HUD records, versions 3 and 2 (a list, one object, or one a line), and TorchBench's userbenchmarks."""
 
 from __future__ import annotations
 

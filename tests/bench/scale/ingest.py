@@ -124,7 +124,7 @@ def _floor(url: str, folder: Path) -> Iterator[int]:
 def process(command: list[str], settings: dict[str, str], port: int) -> Iterator[None]:
     process = subprocess.Popen(command, env=os.environ | settings)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             assert process.poll() is None, f"{command[2]} ended with status {process.returncode}"
             try:

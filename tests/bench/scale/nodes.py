@@ -169,7 +169,7 @@ def _free_port() -> int:
 
 
 def _wait(port: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         try:
             if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2).status_code == 200:

@@ -415,6 +415,17 @@ def test_what_no_delivery_told_is_found(desk: Office) -> None:
     assert desk.github.used == used, "an unchanged list costs nothing of the rate limit"
 
 
+def test_at_first_sight_old_pull_requests_are_noted_and_not_measured(desk: Office) -> None:
+    old, fresh = desk.open(1), desk.open(2)
+    old.updated_at = "2020-01-01T00:00:00Z"
+    assert desk.reconcile() == 2
+    assert [one.tip_sha for one in desk.requests()] == [fresh.head_sha]
+    desk.push(old)
+    old.updated_at = fresh.updated_at
+    desk.reconcile()
+    assert [one.tip_sha for one in desk.requests()] == [fresh.head_sha, old.head_sha]
+
+
 def test_a_lost_message_delays_and_loses_nothing(desk: Office) -> None:
     """Nothing here ever reads the outbox: all was found by looking."""
     pull = desk.open(1)

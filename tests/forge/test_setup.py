@@ -19,8 +19,9 @@ from forge.github_server.server import APP_ID, SECRET, key_pair, serving
 from forge.office import Office
 from groundspeed.cli import github, github_setup
 from groundspeed.cli.github_check import examine
+from groundspeed.service.control import wiring
 from groundspeed.service.db.engine import Database
-from groundspeed.service.errors import Conflict, Invalid
+from groundspeed.service.errors import ConfigError, Conflict, Invalid
 from groundspeed.service.forge import manifest
 from groundspeed.service.settings import Settings
 from groundspeed.service.usecases.pulls import places
@@ -120,6 +121,15 @@ def test_check_says_what_is_missing(desk: Office, tmp_path: Path) -> None:
         desk.github.trouble.status = 503
         assert "GitHub answered 503" in missing()
         desk.github.trouble.status = 0
+
+
+def test_half_an_app_and_a_key_that_is_none_are_said_at_the_start(tmp_path: Path) -> None:
+    for given, words in (
+        ({"github_app_id": "1"}, "only one of id and private key"),
+        ({"github_app_id": "1", "github_private_key": "x"}, "no RSA key in PEM"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            wiring.forge(Settings.load(data_dir=tmp_path, **given))
 
 
 def test_linking_is_refused_where_either_has_another_partner(desk: Office) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from groundspeed.service.control.app import app
@@ -18,6 +18,8 @@ from groundspeed.service.usecases.pulls.topics import DELIVERY, PULL, TELL
 
 log = logging.getLogger(__name__)
 _bound: list[Parts] = []
+_forgot: list[datetime] = []
+_FORGET_EVERY = timedelta(minutes=10)
 
 
 def bind(parts: Parts) -> None:
@@ -55,7 +57,9 @@ def tick(parts: Parts, now: datetime) -> None:
     """What a lost message left undone, and what is due by the clock. Without a forge only deliveries are worked on."""
     for delivery_id in deliveries.waiting(parts.database, now):
         deliveries.process(parts.database, delivery_id, read_event, now)
-    deliveries.forget(parts.database, now)
+    if not _forgot or now - _forgot[-1] > _FORGET_EVERY:
+        _forgot[:] = [now]
+        deliveries.forget(parts.database, now)
     desk = parts.desk
     if desk is None:
         return

@@ -64,7 +64,12 @@ def forge(settings: Settings) -> Forge | None:
         key.get_secret_value() if key and settings.github_app_id else "",
         token.get_secret_value() if token else "",
     )
-    return GitHubForge(access)
+    try:
+        return GitHubForge(access)
+    except ValueError as error:
+        raise ConfigError(
+            f"GROUNDSPEED_GITHUB_PRIVATE_KEY: {error}.", "Name the App's .pem with GROUNDSPEED_GITHUB_PRIVATE_KEY_FILE."
+        ) from None
 
 
 def mirrors(settings: Settings) -> Mirrors:

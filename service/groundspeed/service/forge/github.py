@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import jwt
 from githubkit import AppAuthStrategy, GitHub, TokenAuthStrategy
 from githubkit.cache import MemCacheStrategy
 from githubkit.exception import (
@@ -72,9 +73,11 @@ class GitHubForge:
 
     def __init__(self, access: GitHubAccess, installations: Mapping[str, int] | None = None) -> None:
         """``installations`` maps a repository's full name to its installation, as webhooks told it; a repository
-        that is not in it is asked for.
+        that is not in it is asked for. Raises ValueError when the App's private key is none.
         """
         self._access = access
+        if access.app_id:
+            _try_key(access.private_key)
         self._installations = dict(installations or {})
         self._clients: dict[int, GitHub[Any]] = {}
         self._trusted = ssl.create_default_context()  # once: the library makes a client a call
@@ -283,6 +286,14 @@ class GitHubForge:
             "auto_retry": False,
             "ssl_verify": self._trusted,
         }
+
+
+def _try_key(key: str) -> None:
+    """Sign something once: what is wrong with a key is said at the start, and not with every call."""
+    try:
+        jwt.encode({}, key, algorithm="RS256")
+    except (jwt.PyJWTError, ValueError, TypeError):
+        raise ValueError("the GitHub App's private key is no RSA key in PEM") from None
 
 
 class _TokenRefused(Exception):

@@ -6,7 +6,7 @@ The branch's head is looked at by the watch of the project. So a lost delivery d
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import or_, select
 from sqlmodel import col
@@ -20,6 +20,8 @@ from groundspeed.service.usecases.pulls import apply, outgoing
 from groundspeed.service.usecases.pulls.outgoing import Desk
 
 log = logging.getLogger(__name__)
+FRESH = timedelta(days=1)
+"""When a repository is first looked at, only what changed so lately is measured; the rest is noted."""
 
 
 def waiting(database: Database, now: datetime, every_s: float) -> list[int]:
@@ -43,7 +45,9 @@ def reconcile(desk: Desk, repository_id: int, now: datetime) -> int:
     desk.forge.know(repository.full_name, repository.installation_id)
     try:
         told = list(desk.forge.open_pulls(repository.full_name))
-        changed = sum(_compare(desk, repository_id, one, now) for one in told)
+        first = repository.reconciled_at is None
+        old = stamp(now - FRESH) if first else ""
+        changed = sum(_compare(desk, repository_id, one, now, note_only=one.updated_at < old) for one in told)
         return changed + _closed(desk, repository, {one.number for one in told}, now)
     except ForgeUnavailable as error:
         pause = max(desk.patience.backoff_s, error.retry_after_s)
@@ -87,7 +91,12 @@ def _gone(desk: Desk, repository_id: int) -> None:
         session.add(row)
 
 
-def _compare(desk: Desk, repository_id: int, told: Told, now: datetime) -> bool:
+def stamp(at: datetime) -> str:
+    """A time as forges write it; such texts sort as their times do."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _compare(desk: Desk, repository_id: int, told: Told, now: datetime, *, note_only: bool = False) -> bool:
     with desk.database.read() as session:
         query = select(PullRequest).where(
             col(PullRequest.repository_id) == repository_id, col(PullRequest.number) == told.number
@@ -98,6 +107,9 @@ def _compare(desk: Desk, repository_id: int, told: Told, now: datetime) -> bool:
     with desk.database.transaction() as session:
         row = session.scalars(held(select(ForgeRepository).where(col(ForgeRepository.id) == repository_id))).one()
         apply.pull(session, row, told, now, certain=True)
+        if note_only and known is None and (noted := apply.find(session, row, told.number)) is not None:
+            noted.due_at = None
+            session.add(noted)
     return True
 
 

@@ -181,17 +181,17 @@ def story(tmp_path: Path, groundspeed: Groundspeed, monkeypatch: pytest.MonkeyPa
 
 
 def command(story: Story, *arguments: str) -> None:
-    done = story.groundspeed.run(*arguments)
+    done = story.groundspeed.run(*arguments, timeout_s=240.0)
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.filterwarnings("default:not held against")
 def test_pull_requests_get_their_answers(story: Story) -> None:
     command(story, "project", "add", str(story.checkout.bare))
     command(story, "github", "link", "counted", "octo/tiny")
     with story.groundspeed.running("up", "--port", "0"):
-        facts = story.groundspeed.wait("the service", lambda: running_at(story.groundspeed), 90)
+        facts = story.groundspeed.wait("the service", lambda: running_at(story.groundspeed), 300)
         story.url = facts["url"]
         slower(story)
         docs_only(story)
@@ -205,7 +205,7 @@ def test_pull_requests_get_their_answers(story: Story) -> None:
 
 
 def running_at(groundspeed: Groundspeed) -> Any:
-    done = groundspeed.run("status", "--json")
+    done = groundspeed.run("status", "--json", timeout_s=240.0)
     facts = json.loads(done.stdout)["running"] if done.returncode == 0 else None
     if not facts or "url" not in facts:
         return None

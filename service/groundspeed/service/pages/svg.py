@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from groundspeed.service.pages.formats import digits, quantity, scale_of, stamp
+from groundspeed.service.usecases.views.graph import thin
 from groundspeed.service.wire import views as v
 
 WIDTH, HEIGHT = 960, 340
 LEFT, RIGHT, TOP, BOTTOM = 74, 12, 14, 36
+DRAWN_POINTS = 600
 LINKED_POINTS = 400
 """Up to so many points each is a link of its own; beyond, the table below holds the links."""
 
@@ -162,17 +164,18 @@ def _events(graph: v.Graph, x: Scale) -> str:
 def _series(graph: v.Graph, series: v.GraphSeries, slot: int, scales: tuple[Scale, Callable[[float], float]]) -> str:
     x, y = scales
     points, positions = series.points, graph.revisions.position
-    at = [
-        (x(positions[r]), y(value)) for r, value in zip(points.revision, points.value, strict=True) if value is not None
-    ]
-    band = _band(series, positions, scales)
+    known = [(positions[r], value) for r, value in zip(points.revision, points.value, strict=True) if value is not None]
+    # Extremes stay: a picture shows no more than two values in one of its columns.
+    drawn = thin([value for _, value in known], set(), DRAWN_POINTS)
+    at = [(x(known[i][0]), y(known[i][1])) for i in drawn]
+    band = _band(series, positions, scales) if len(known) == len(drawn) else ""
     line = "".join(f"{'L' if i else 'M'}{number(px)} {number(py)}" for i, (px, py) in enumerate(at))
     out = [f'<g class="series s{slot}">{band}<path class="line" d="{line}"/>']
     for segment in series.segments:
         a, b = x(positions[points.revision[segment.first]]), x(positions[points.revision[segment.last]])
         level = number(y(segment.level))
         out.append(f'<line class="level" x1="{number(a)}" x2="{number(b)}" y1="{level}" y2="{level}"/>')
-    if len(at) <= LINKED_POINTS:
+    if len(known) <= LINKED_POINTS:
         out += _dots(graph, series, scales)
     out += [_change(change, x, series, graph.project.slug) for change in series.changes]
     base = HEIGHT - BOTTOM - 4

@@ -71,7 +71,7 @@ def load_graph(
     ],
     low: Annotated[Position, Query(alias="from")] = None,
     high: Annotated[Position, Query(alias="to")] = None,
-    points: Annotated[int, Query(ge=50, le=20_000)] = 2000,
+    points: Annotated[int | None, Query(ge=50, le=20_000)] = None,
 ) -> v.Graph:
     return graph.graph(db, slug, graph.GraphQuery(series_ids(series), low or 0, high, points), echo(request))
 
@@ -83,7 +83,7 @@ def load_series(
     series_id: int,
     low: Annotated[Position, Query(alias="from")] = None,
     high: Annotated[Position, Query(alias="to")] = None,
-    points: Annotated[int, Query(ge=50, le=20_000)] = 2000,
+    points: Annotated[int | None, Query(ge=50, le=20_000)] = None,
 ) -> v.Graph:
     return graph.graph(db, slug, graph.GraphQuery((small_id(series_id),), low or 0, high, points), echo(request))
 

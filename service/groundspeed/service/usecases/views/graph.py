@@ -19,17 +19,32 @@ from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import views as v
 
 MAX_SERIES = 40
+POINTS = 2000
+"""Of one series, unless asked otherwise: more than a screen has columns."""
+ALTOGETHER = 12_000
+"""Many series share so many points, with ``FEWEST`` for each at least."""
+FEWEST = 500
 _BEST = ("valid", "degraded", "rejected")
 
 
 @dataclass(frozen=True, slots=True)
 class GraphQuery:
-    """``low`` and ``high`` are positions on the branch; ``points`` is how many to send of each series at most."""
+    """``low`` and ``high`` are positions on the branch; ``points`` is how many to send of each series at most.
+
+    None: as many as a screen shows.
+    """
 
     series: tuple[int, ...]
     low: int = 0
     high: int | None = None
-    points: int = 2000
+    points: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """Points of each series."""
+        if self.points is not None:
+            return self.points
+        return min(POINTS, max(FEWEST, ALTOGETHER // max(1, len(self.series))))
 
 
 class _Point(NamedTuple):
@@ -59,7 +74,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
             changes.setdefault(change.series, []).append(change)
         failures = reads.failures(session, {row.benchmark_id for row in rows}, query.low, high) if rows else ()
         chosen = [
-            _chosen(row, points.get(row.id, []), changes.get(row.id, []), (failures, query.points)) for row in rows
+            _chosen(row, points.get(row.id, []), changes.get(row.id, []), (failures, query.limit)) for row in rows
         ]
         frame = _Frame(session, project.id, chosen)
         revisions = frame.revisions()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from sqlmodel import col, select
 
 import demo_data
@@ -24,6 +24,9 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+PATIENCE_MS = 60_000
+"""How long a state is waited for: nothing here depends on how busy the machine is."""
+expect.set_options(timeout=PATIENCE_MS)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -124,7 +127,7 @@ class Tab:
 
 def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext, Tab]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE_MS)
     tab = Tab(context.new_page(), url)
     tab.page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))

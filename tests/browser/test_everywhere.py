@@ -143,7 +143,7 @@ def test_a_thousand_series_are_searched_and_scrolled(browser: Browser, tmp_path:
         context, tab = open_tab(browser, url)
         page = tab.open("/projects/many/benchmarks")
         expect(page.locator(".card")).to_have_count(100)
-        for _ in range(40):
+        for _ in range(600):
             page.evaluate("scrollTo(0, document.body.scrollHeight)")
             page.wait_for_timeout(60)
             if page.locator(".card").count() == len(made.series):

@@ -7,6 +7,7 @@ makes the same of it.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import math
 from array import array
@@ -154,6 +155,12 @@ def begin(tree: asv.Tree) -> None:
     """In a process of a pool, once: the tree that its files belong to."""
     global _TREE  # noqa: PLW0603 - a process of the pool serves one import
     _TREE = tree
+
+
+def begin_in_pool(tree: asv.Tree) -> None:
+    """The same for a process that does nothing else: results have no cycles, and looking for them takes long."""
+    gc.disable()
+    begin(tree)
 
 
 def _open(path: str) -> IO[bytes]:

@@ -187,7 +187,7 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
             yield prepared.read_file(str(path), name)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(wanted, context, initializer=prepared.begin, initargs=(source.tree,)) as pool:
+    with ProcessPoolExecutor(wanted, context, initializer=prepared.begin_in_pool, initargs=(source.tree,)) as pool:
         receiver, ahead = prepared.Receiver(), deque[Future[Sent]]()
         for path, name in source.files:
             ahead.append(pool.submit(prepared.send_file, str(path), name))

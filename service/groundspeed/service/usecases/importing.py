@@ -6,11 +6,12 @@ Importing the same again adds nothing. What was skipped or refused is counted an
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,7 +129,8 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
         request = _request(session, project, now)
     importer = _Importer(db, options, graph, summary, Writer(project, request, now), progress)
     with Sources(options.paths) as sources:
-        importer.all(sources)
+        with _rare_collection():
+            importer.all(sources)
         summary.refused += sources.refused
     importer.finish(now)
     return summary
@@ -220,6 +222,7 @@ class _Importer:
                         exhausted = exhausted or self._batch(session, items)
                         self.writer.flush(session)
                 self._finish_batch(session)
+            gc.collect(1)
 
     def _finish_batch(self, session: Session) -> None:
         request = session.get_one(Request, self.writer.request_id)
@@ -407,6 +410,18 @@ def _belongs(group: list[Record], record: Record) -> bool:
 def _parse(document: Document, name: str) -> Iterator[Item]:
     """A generator, so that a refusal comes while it is read, like any other."""
     yield from detect.parse(document, name)
+
+
+@contextmanager
+def _rare_collection() -> Iterator[None]:
+    """Rows that wait to be written are millions of objects without cycles: once a batch is enough to look for some."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _tune(session: Session) -> None:

@@ -18,6 +18,7 @@ from schemathesis import GenerationMode
 
 import demo_data
 import web_server
+from groundspeed.service.api.reference import operations
 from groundspeed.service.db.engine import Database
 
 STREAMS = re.compile(r"/events$")
@@ -40,7 +41,11 @@ def fuzz(url: str, examples: int, *, thorough: bool) -> Counter[int]:
     often what it forbids; returns how often each status came. Fails at the first fault of ours, with the request.
     """
     modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
-    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    document = requests.get(f"{url}/openapi.json", timeout=120).json()
+    for _, operation in operations(document):  # the examples name addresses elsewhere; test_reference has them
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            content.pop("example", None)
+    schema = schemathesis.openapi.from_dict(document)
     seen: Counter[int] = Counter()
     asked: set[str] = set()
     with requests.Session() as session:
@@ -50,12 +55,14 @@ def fuzz(url: str, examples: int, *, thorough: bool) -> Counter[int]:
                 continue
             asked.add(operation.label)
             for mode in modes if thorough or list(operation.body) else modes[:1]:
-                _ask(operation, mode, examples, session, seen)
+                _ask(operation, mode, examples, session, url, seen)
     assert len(asked) > 45
     return seen
 
 
-def _ask(operation: Any, mode: GenerationMode, examples: int, session: requests.Session, seen: Counter[int]) -> None:
+def _ask(
+    operation: Any, mode: GenerationMode, examples: int, session: requests.Session, url: str, seen: Counter[int]
+) -> None:
     strategy = operation.as_strategy(generation_mode=mode)
 
     @hypothesis.settings(
@@ -68,7 +75,7 @@ def _ask(operation: Any, mode: GenerationMode, examples: int, session: requests.
     )
     @hypothesis.given(case=strategy)
     def one(case: Any) -> None:
-        reply = case.call(session=session, timeout=60)
+        reply = case.call(base_url=url, session=session, timeout=120)
         seen[reply.status_code] += 1
         assert reply.status_code < 500, f"{case.as_curl_command()}\n{reply.text[:2000]}"
 
@@ -86,5 +93,5 @@ def test_no_operation_fails_whatever_it_is_asked(url: str) -> None:
 
 @pytest.mark.long
 def test_no_operation_fails_however_long_it_is_asked(url: str) -> None:
-    seen = fuzz(url, 60, thorough=True)
-    assert seen.total() > 3000
+    seen = fuzz(url, 25, thorough=True)
+    assert seen.total() > 1500

@@ -15,7 +15,12 @@ def add(db: Database, slug: str = "tinygpt") -> None:
         repository = ForgeRepository(project_id=project.id, forge_id=7, full_name="octo/tinygpt")
         session.add(repository)
         session.flush()
-        about = {"repository_id": repository.id or 0, "base_sha": "b" * 40, "base_ref": "main", "compared_sha": "b" * 40}
+        about = {
+            "repository_id": repository.id or 0,
+            "base_sha": "b" * 40,
+            "base_ref": "main",
+            "compared_sha": "b" * 40,
+        }
         for number, sha, kind, outcome in ((3, "a" * 40, "pull", "approval"), (-1, "c" * 40, "queue", "error")):
             session.add(
                 PullRequest(number=number, kind=kind, title="Faster & <safer>", author="stranger", from_fork=number > 0,

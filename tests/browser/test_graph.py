@@ -196,6 +196,7 @@ def test_a_box_chooses_commits_and_values_and_stands_in_the_address(tab: Tab) ->
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.5, steps=4)
     page.mouse.up()
     eventually_asked(page, "low")
+    eventually_asked(page, "from")
     asked = {name: float(query(page)[name][0]) for name in ("from", "to", "low", "high")}
     assert asked["low"] < asked["high"]
     assert asked["to"] - asked["from"] < 30

@@ -1,7 +1,7 @@
 /** Pages of work that goes on: the page is asked for again when something happens, logs are streamed. */
 
 import { h, one } from "./dom";
-import { writeTimes } from "./page";
+import { scrollers, writeTimes } from "./page";
 
 interface Line { seq: number; at: string | number; stream: string; text: string }
 
@@ -50,6 +50,7 @@ function swap(text: string): void {
   }
   main.replaceChildren(...fresh.childNodes);
   writeTimes();
+  scrollers();
   logs();
 }
 

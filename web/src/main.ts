@@ -1,12 +1,14 @@
 import * as grid from "./grid";
 import * as live from "./live";
-import { cards, resubmits, tables, theme, times } from "./page";
+import { cards, resubmits, scrollers, tables, theme, times } from "./page";
 import * as palette from "./palette";
 
 theme();
 times();
 tables();
 resubmits();
+scrollers();
+addEventListener("resize", scrollers);
 cards();
 if (!document.body.dataset["static"]) {
   palette.start();

@@ -34,6 +34,14 @@ export function writeTimes(): void {
   }
 }
 
+/** What scrolls sideways can be reached, and so scrolled, by the keyboard. */
+export function scrollers(): void {
+  for (const box of document.querySelectorAll<HTMLElement>(".scroll")) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else if (!box.hasAttribute("role")) box.removeAttribute("tabindex");
+  }
+}
+
 /** Forms that ask again as soon as their kind is chosen: what stood in their other fields was of the other kind. */
 export function resubmits(): void {
   for (const select of document.querySelectorAll<HTMLSelectElement>("select[data-resubmit]")) {

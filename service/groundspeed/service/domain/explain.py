@@ -88,7 +88,8 @@ def _flagged(change: ChangePoint, detection: Detection, series: SeriesData) -> l
             "be sure. More points, or fresh processes on both sides, will confirm or withdraw it."
         )
     if change.unmeasured:
-        words.append(f"{len(change.unmeasured)} commits before it were not measured: the cause is one of them, or this one.")
+        count = len(change.unmeasured)
+        words.append(f"{count} commits before it were not measured: the cause is one of them, or this one.")
     if change.cause == "both":
         words.append("Code and environment changed between the same two points: they can't be told apart.")
     if change.cause == "environment":

@@ -28,7 +28,6 @@ Values = dict[str, float]
 
 PLUGIN = """
 import json, os, sys
-from itertools import pairwise
 from pathlib import Path
 from groundspeed.plugins.asv_support import suite
 wishes = suite.Wishes(**json.loads(sys.argv[1]))

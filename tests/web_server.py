@@ -26,9 +26,9 @@ def app(db: Database, folder: Path, **settings: Any) -> FastAPI:
 
 
 @contextmanager
-def serve(application: FastAPI, port: int = 0) -> Iterator[str]:
-    """The address of a running server, on a port that is free by default."""
-    listener = socket.create_server(("127.0.0.1", port))
+def serve(application: FastAPI, listener: socket.socket | None = None) -> Iterator[str]:
+    """The address of a running server, on a free port; ``listener`` for an application that must know it before."""
+    listener = listener or socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(application, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -48,16 +48,11 @@ class Service:
 
 @contextmanager
 def service(db: Database, folder: Path, **settings: Any) -> Iterator[Service]:
-    """The service at its own public address (a port that is free, known before it starts)."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    mine = Database(db.url)
-    with (
-        web_server.serve(
-            web_server.app(mine, folder, host="0.0.0.0", public_url=f"http://127.0.0.1:{port}", **settings), port=port
-        ) as url,
-        httpx.Client(timeout=20) as browser,
-    ):
+    """The service at its own public address (a free port, taken before it starts)."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    here = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    application = web_server.app(Database(db.url), folder, host="0.0.0.0", public_url=here, **settings)
+    with web_server.serve(application, listener) as url, httpx.Client(timeout=20) as browser:
         yield Service(url, db, browser)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from groundspeed.service.control.app import app
+from groundspeed.service.control.named import task
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.forge.events import read_event
@@ -27,28 +25,24 @@ def bind(parts: Parts) -> None:
     _bound[:] = [parts]
 
 
-def _task(name: str) -> Callable[[Callable[..., Any]], Any]:
-    return app.task(name=name)  # type: ignore[no-any-return]
-
-
-@_task(DELIVERY)
+@task(DELIVERY)
 def delivery(delivery_id: int) -> None:
     deliveries.process(_bound[0].database, delivery_id, read_event, _now())
 
 
-@_task(PULL)
+@task(PULL)
 def pull(pull_id: int) -> None:
     if (desk := _bound[0].desk) is not None:
         _evaluate(desk, pull_id)
 
 
-@_task(TELL)
+@task(TELL)
 def tell(action_id: int) -> None:
     if (desk := _bound[0].desk) is not None:
         perform.perform(desk, action_id, _now())
 
 
-@_task(jobs.ANSWERED)
+@task(jobs.ANSWERED)
 def answered(request_id: int) -> None:
     progress.of_request(_bound[0].database, request_id, _now())
 

@@ -6,15 +6,14 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial, wraps
-from typing import Any
+from functools import partial
 
 from groundspeed.service.control import pulls, telling, webhook
-from groundspeed.service.control.app import TICK, app
+from groundspeed.service.control.app import TICK
+from groundspeed.service.control.named import task
 from groundspeed.service.control.relay import send_left_behind
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
-from groundspeed.service.tracing import span
 from groundspeed.service.usecases import (
     analyse,
     environment_changes,
@@ -44,26 +43,12 @@ def _parts() -> Parts:
     return _bound[0]
 
 
-def _task(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """A task with an explicit name, bound to our application (and not to whatever application comes first)."""
-
-    def made(function: Callable[..., Any]) -> Any:
-        @wraps(function)
-        def traced(*arguments: Any, **named: Any) -> Any:
-            with span(name):
-                return function(*arguments, **named)
-
-        return app.task(name=name)(traced)
-
-    return made
-
-
-@_task("groundspeed.control.analyse")
+@task("groundspeed.control.analyse")
 def analyse_series(series_ids: list[int]) -> None:
     analyse.analyse(_parts().database, series_ids, _now(), only_marked=True)
 
 
-@_task("groundspeed.control.plan")
+@task("groundspeed.control.plan")
 def plan(request_id: int) -> None:
     parts = _parts()
     _said(lambda: planning.plan_request(
@@ -75,23 +60,23 @@ def _limits(parts: Parts) -> planning.Limits:
     return planning.Limits(parts.settings.max_attempts, parts.settings.batch_over)
 
 
-@_task("groundspeed.control.followup")
+@task("groundspeed.control.followup")
 def follow_up(project_id: int) -> None:
     followup.plan_followups(_parts().database, project_id, _now())
 
 
-@_task("groundspeed.control.watch")
+@task("groundspeed.control.watch")
 def watch_project(project_id: int) -> None:
     parts = _parts()
     _said(lambda: watch.poll(parts.database, parts.mirrors, project_id, _now()), f"project {project_id}")
 
 
-@_task("groundspeed.control.tell")
+@task("groundspeed.control.tell")
 def tell() -> None:
     telling.tell(_parts())
 
 
-@_task("groundspeed.control.campaign_hook")
+@task("groundspeed.control.campaign_hook")
 def campaign_hook(part_id: int) -> None:
     """In a thread of its own: upgrading a node may take longer than the next tick can wait."""
     threading.Thread(target=_hook, args=(_parts(), part_id), name=f"hook {part_id}", daemon=True).start()
@@ -103,7 +88,7 @@ def _hook(parts: Parts, part_id: int) -> None:
     hooks.run(parts.database, part_id, settings.campaign_hooks, post, _now(), settings.campaign_hook_s)
 
 
-@_task(TICK)
+@task(TICK)
 def tick() -> None:
     """Whatever a lost message left undone is found here, and what is due by the clock begins."""
     parts, now = _parts(), _now()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 DELIVERY = "groundspeed.control.delivery"
 PULL = "groundspeed.control.pull"
-TELL = "groundspeed.control.tell"
+TELL = "groundspeed.control.pull_action"
 WATCH = "groundspeed.control.watch"
 
 LEFT_BEHIND = timedelta(seconds=5)

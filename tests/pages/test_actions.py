@@ -141,7 +141,9 @@ def test_a_token_for_one_project_sees_that_one(guarded: tuple[Site, dict[str, st
     assert {hit["url"].split("/")[2] for hit in hits} == {"other"}
     for view in VIEWS:
         path = PATHS[view.path].replace("{sha}", site.demo.shas[-1])
-        if "tinygpt" in path or path.startswith(("/runs", "/jobs", "/requests", "/fleet", "/account", "/audit", "/channels")):
+        if "tinygpt" in path or path.startswith(
+            ("/runs", "/jobs", "/requests", "/fleet", "/account", "/audit", "/channels")
+        ):
             assert get(f"/api/v1{path}").status_code == 403, path
     for path in (*EXTRA_READS, f"/attempts/{site.demo.running_attempt}/events", "/requests/1/events"):
         assert get(f"/api/v1{path}").status_code == 403, path

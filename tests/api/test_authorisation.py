@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
+import aside
 import web_server
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import accounts, tokens
@@ -135,7 +135,7 @@ def test_every_route_lets_in_whom_it_should_and_nobody_else(
         for who in whoever
         if needed != "signature" and not (route[1] == "/sign-out" and who.startswith("person"))
     ]
-    statuses = asyncio.run(_ask(house, [(*route, house.headers[who]) for route, _, who in cells]))
+    statuses = aside.run(_ask(house, [(*route, house.headers[who]) for route, _, who in cells]))
     wrong = []
     for (route, needed, who), status in zip(cells, statuses, strict=True):
         refused = status in {401, 403}
@@ -162,7 +162,7 @@ def test_no_change_is_made_with_a_cookie_for_another_site(closed: House, table: 
     cookie = {"cookie": closed.headers["person admin"]["cookie"]}
     ways = [{}, {"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}]
     unsafe = [route for route, who in sorted(table.items()) if route[0] != "GET" and who != "signature"]
-    statuses = asyncio.run(_ask(closed, [(*route, {**cookie, **way}) for route in unsafe for way in ways]))
+    statuses = aside.run(_ask(closed, [(*route, {**cookie, **way}) for route in unsafe for way in ways]))
     assert set(statuses) == {403}
     assert len(unsafe) > 20
 
@@ -181,7 +181,7 @@ def test_a_token_for_one_project_reaches_nothing_of_others(closed: House, table:
         session.add(row)
     bearer = {"authorization": f"Bearer {secret}", "origin": HERE}
     asked = [(*route, bearer) for route in sorted(table) if "{slug}" in route[1]]
-    statuses = asyncio.run(_ask(closed, asked))
+    statuses = aside.run(_ask(closed, asked))
     loose = [
         f"{a[0]} {a[1]} got {status}" for a, status in zip(asked, statuses, strict=True) if status not in {403, 422}
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import aside
 from groundspeed.service import tracing
 from groundspeed.service.api.app import create_app
 from groundspeed.service.control import tasks, wiring
@@ -43,7 +43,7 @@ def test_a_request_is_a_span_below_its_callers(parts: Parts, spans: InMemorySpan
             reply = await client.get("/healthz", headers={"traceparent": PARENT, "x-request-id": "r-1"})
         return reply.status_code
 
-    assert asyncio.run(ask()) == 200
+    assert aside.run(ask()) == 200
     [span] = spans.get_finished_spans()
     assert span.name == "GET /healthz"
     assert f"{span.context.trace_id:032x}" == PARENT.split("-")[1]

@@ -6,6 +6,8 @@ import logging
 import warnings
 from contextlib import suppress
 
+from celery.beat import EmbeddedService
+
 from groundspeed.service.control import tasks, wiring
 from groundspeed.service.control.app import QUEUE, configure
 from groundspeed.service.control.relay import Relay
@@ -39,18 +41,22 @@ def run_control(settings: Settings) -> int:
         queues=[QUEUE],
         pool="threads",
         concurrency=CONCURRENCY,
-        beat=settings.beat,
-        schedule_filename=app.conf.beat_schedule_filename,
         loglevel="WARNING",
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,
         quiet=True,
     )
+    # A thread and not the process that Celery's own option starts: it would outlive a control worker that is killed.
+    beat = EmbeddedService(app, thread=True, schedule_filename=app.conf.beat_schedule_filename)
+    if settings.beat:
+        beat.start()
     try:
         with suppress(SystemExit):  # how Celery ends a worker
             worker.start()
     finally:
+        if settings.beat:
+            beat.stop()
         relay.stop()
         parts.database.close()
     if worker.exitcode:

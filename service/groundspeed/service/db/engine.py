@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import threading
 import time
 from collections.abc import Hashable, Iterator
@@ -144,11 +145,27 @@ def _on_connect(connection: Any, _record: Any) -> None:
     # The driver's own transaction handling would begin late and commit on DDL; we say BEGIN ourselves.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
+    _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
     cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """SQLite does not wait for the lock that a change of the journal's mode takes: processes that open a new database
+    together are to wait for the first of them.
+    """
+    last = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname not in {"SQLITE_BUSY", "SQLITE_LOCKED"} or time.monotonic() > last:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _on_begin(connection: Any) -> None:

@@ -29,6 +29,9 @@ TIED_SHARE = 0.2
 HALF_VIEW = 48
 """The noise near a point is measured over this many neighbours on either side."""
 
+DECIMALS = 11
+"""Differences from the first value are known to so many: what another unit's rounding changes decides nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -76,6 +79,8 @@ class Demand:
 
 def analyse(z: Floats, demand: Demand) -> Analysis:
     """Find the steps of z (n ≥ 6 values)."""
+    base = float(z[0])
+    z = np.round(z - base, DECIMALS)
     steps = np.abs(z[1:] - z[:-1])
     ordered = np.sort(steps)
     noise = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), ticks(ordered))
@@ -92,12 +97,13 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
     clipped += typical
     centre = float(clipped[0])
     clipped -= centre
+    centre += base
     if modes is not None:
         window = Window(clipped, 0.5 * modes.gap, None, demand.lock, demand.fixed)
         raw = segment(window, demand.threshold, demand.floor, 0.5 * modes.gap)
         cuts = segment_modes(z, raw, modes, demand.threshold, demand.floor)
         cuts = [p for p in cuts if p >= demand.lock]
-        return _of_modes(z, cuts, modes, outliers, demand.floor)
+        return _of_modes(z, cuts, modes, outliers, demand.floor, base)
     window = Window(clipped, sd, local, demand.lock, demand.fixed)
     cuts = segment(window, demand.threshold, demand.floor, sd)
     slope, strength = window.slope(cuts)
@@ -179,11 +185,11 @@ def _measured(window: Window, cuts: list[int], centre: float, slope: float) -> t
     return tuple(out)
 
 
-def _of_modes(z: Floats, cuts: list[int], modes: Modes, outliers: int, floor: float) -> Analysis:
+def _of_modes(z: Floats, cuts: list[int], modes: Modes, outliers: int, floor: float, base: float) -> Analysis:
     out = []
     for a, p, b in surroundings(cuts, z.size):
         delta = shift(z[a:p], z[p:b])
-        before = median(z[a:p])
+        before = base + median(z[a:p])
         error = modes.spread * math.sqrt(1.0 / (p - a) + 1.0 / (b - p)) * 1.25
         out.append(Step(p, abs(delta) / error, delta, error, before, before + delta, p - a, b - p))
     return Analysis(tuple(out), modes.spread, 0.5 * modes.gap, modes, outliers, 0.0, 0.0, floor)

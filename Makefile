@@ -40,7 +40,7 @@ run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and s
 	@$(BIN)/groundspeed demo --data $(DATA) $(if $(REPO),--repo $(REPO)) $(if $(RANGE),--range $(RANGE)) $(if $(ONCE),--once)
 
 test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
-	@$(BIN)/python -m pytest -q -m "not long" -n $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest -q -m "not long" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.test web ## The tests that take minutes each: other seeds of the example, packaging, visual baselines
 	@$(BIN)/python -m pytest -q -m long

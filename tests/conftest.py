@@ -13,6 +13,18 @@ pytest_plugins = ["databases", "processes"]
 ROOT = Path(__file__).resolve().parent.parent
 
 
+LONGEST_FIRST = ("chaos", "e2e", "compose", "browser", "workers", "control", "plugins")
+"""Folders of tests that take long each: begun first, so that the processes of a run end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +66,26 @@ def test_what_is_put_comes_back_after_a_restart(spool: Spool, tmp_path: Path) ->
     again.drop_finish("a1")
     again.tidy("a1")
     assert (again.attempts(), again.used_bytes) == ([], 0)
+
+
+def test_a_folder_that_is_tidied_meanwhile_loses_no_message(spool: Spool) -> None:
+    """The sender removes empty folders while the job's thread writes into one."""
+    stop = threading.Event()
+
+    def tidy() -> None:
+        while not stop.is_set():
+            spool.tidy("a")
+
+    sender = threading.Thread(target=tidy)
+    sender.start()
+    try:
+        for _ in range(200):
+            spool.put_finish("a", v1.FinishRequest(state="succeeded"))
+            assert spool.finish("a") is not None
+            spool.drop_finish("a")
+    finally:
+        stop.set()
+        sender.join()
 
 
 def test_a_half_written_file_of_a_killed_worker_is_nothing(spool: Spool, tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.github.violations.append(f"{self.command} {self.path}: the fake failed with {error!r}")
             status, headers, body = 500, {}, {"message": repr(error)}
         data = b"" if body is None else json.dumps(body).encode()
+        self._saw(status)  # before the answer goes out: who has it may look at once
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -276,7 +277,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
-        self._saw(status)
 
     def _saw(self, status: int) -> None:
         with self.github.lock:

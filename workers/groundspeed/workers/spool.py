@@ -108,10 +108,11 @@ class Spool:
             shutil.rmtree(folder, ignore_errors=True)
 
     def tidy(self, attempt: str) -> None:
-        """Remove the folder of an attempt if nothing is left in it."""
-        for folder in (self._folder(attempt) / "artefacts", self._folder(attempt)):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        """Remove the folder of an attempt if nothing is left in it, and never under the hands of a writer."""
+        with self._lock:
+            for folder in (self._folder(attempt) / "artefacts", self._folder(attempt)):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
     def empty(self, attempt: str) -> bool:
         """Whether everything of this attempt has been acknowledged."""

@@ -24,6 +24,8 @@ from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 POLL_S = 0.02
 STACKS_S = 1.0
 """How long a hung rank gets to write its Python stacks before it is killed."""
+ANSWER_S = 15.0
+"""Longest wait for what hanging ranks say of their collectives."""
 START_S = 120.0
 """How long a rank may take until it has met the others."""
 GRACE_S = 2.0
@@ -220,12 +222,9 @@ class Ranks:
                     rank.process.send_signal(signal.SIGUSR1)
                     rank.process.send_signal(signal.SIGUSR2)
             time.sleep(STACKS_S)
-            for rank in self.ranks:
-                before = rank.last_event, rank.events
-                for event in rank.new_events():
-                    if event["event"] == "collectives":
-                        rank.collectives = {key: value for key, value in event.items() if key != "event"}
-                rank.last_event, rank.events = before
+            last = time.monotonic() + ANSWER_S
+            while self._unanswered() and time.monotonic() < last:
+                time.sleep(POLL_S)
         return {
             "ranks": [
                 {
@@ -239,6 +238,17 @@ class Ranks:
                 for rank in self.ranks
             ]
         }
+
+    def _unanswered(self) -> bool:
+        """Read what ranks tell of their collectives; whether one that still can has yet to (a busy machine is slow)."""
+        for rank in self.ranks:
+            before = rank.last_event, rank.events
+            for event in rank.new_events():
+                if event["event"] == "collectives":
+                    rank.collectives = {key: value for key, value in event.items() if key != "event"}
+            rank.last_event, rank.events = before
+        speaking = [rank for rank in self.ranks if rank.process.poll() is None and rank.state() != "T"]
+        return not all(rank.collectives for rank in speaking)
 
 
 def _complains(event: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from groundspeed.plugins.device import nvml_facets
+from groundspeed.plugins.device.base import Facet
 from groundspeed.service.wire import v1
 from groundspeed.workers import control, facets, system
 
@@ -17,7 +18,7 @@ def test_docstring_examples_hold() -> None:
     assert doctest.testmod(nvml_facets).failed == 0
 
 
-def read(tmp_path: Path, environ: dict[str, str] | None = None) -> dict[str, v1.Facet]:
+def read(tmp_path: Path, environ: dict[str, str] | None = None) -> dict[str, Facet]:
     return {facet.name: facet for facet in system.facets(environ or {}, tmp_path)}
 
 
@@ -54,10 +55,11 @@ def test_variables_that_steer_libraries_count_and_secrets_are_never_told(tmp_pat
     found = read(
         tmp_path,
         {"NCCL_ALGO": "Ring", "CUDA_VISIBLE_DEVICES": "0", "NCCL_SECRET_KEY": "x", "HOME": "/root",
+         "NVIDIA_TF32_OVERRIDE": "0", "NVIDIA_VISIBLE_DEVICES": "all",
          "GROUNDSPEED_WORKER_IMAGE": "sha256:1"},
     )  # fmt: skip
     names = {name for name in found if name.startswith("env.")}
-    assert names == {"env.NCCL_ALGO", "env.CUDA_VISIBLE_DEVICES"}
+    assert names == {"env.NCCL_ALGO", "env.CUDA_VISIBLE_DEVICES", "env.NVIDIA_TF32_OVERRIDE"}
     assert found["env.NCCL_ALGO"].tracked
     assert not found["env.CUDA_VISIBLE_DEVICES"].tracked
     assert (found["image"].layer, found["image"].value) == ("stack", "sha256:1")

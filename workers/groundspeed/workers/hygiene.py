@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from groundspeed.plugins.device.base import Facet
 from groundspeed.service.wire import v1
-from groundspeed.workers import facets
+from groundspeed.workers import system
 from groundspeed.workers.logs import logger
 
 
@@ -16,9 +17,9 @@ def findings() -> tuple[str, ...]:
     return tuple(str(finding) for finding in _ask("hygiene"))
 
 
-def environment() -> tuple[v1.Facet, ...]:
+def environment() -> tuple[Facet, ...]:
     """Facets of node and devices."""
-    return facets.merge(facets.to_wire(_ask("environment_facets")), facets.basic_facets())
+    return system.merge(_ask("environment_facets"), system.basic_facets())
 
 
 def devices() -> tuple[v1.DeviceSpec, ...]:

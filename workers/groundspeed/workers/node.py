@@ -273,7 +273,7 @@ class WorkerNode:
         return fingerprint(self._facets()) != self._told
 
     def _facets(self) -> tuple[v1.Facet, ...]:
-        stack = facets.stack_facets(self._node.stack, self._node.settings.stack)
+        stack = system.stack_facets(self._node.stack, self._node.settings.stack)
         found = facets.merge(stack, hygiene.environment(), system.facets())
         return facets.choose(found, self._node.settings.track_facets, self._node.settings.info_facets)
 

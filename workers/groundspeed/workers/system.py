@@ -1,31 +1,74 @@
-"""What the machine around the devices is: governor, NUMA, network, container, compiler, variables. Read, never set."""
+"""What the machine around the devices is: governor, NUMA, network, container, compiler, variables. Read, never set.
+
+Of the worker's other modules nothing but the stack is needed here, and no package for messages: facets can be read
+wherever torch runs.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
-from groundspeed.service.wire import v1
+from groundspeed.plugins.device.base import Facet
+from groundspeed.workers.stack import Stack, is_gpu_name
 
-_VARIABLES = re.compile(r"^(NCCL|CUDA|PYTORCH|TORCH|RCCL|HSA|HIP|CUBLAS|CUDNN)_[A-Z0-9_]+$")
+Layer = Literal["node", "stack", "build"]
+_TRACKED_TORCH = {"torch", "triton", "numpy"}
+_VARIABLES = re.compile(r"^((NCCL|CUDA|PYTORCH|TORCH|RCCL|HSA|HIP|CUBLAS|CUDNN)_[A-Z0-9_]+|NVIDIA_TF32_OVERRIDE)$")
 _PLACES = re.compile(r"^(CUDA_VISIBLE_DEVICES|CUDA_(HOME|PATH|CACHE_PATH)|TORCH_HOME|TORCHINDUCTOR_CACHE_DIR)$|_DIR$")
 """Where something lies, or which device: they differ between equal machines."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|KEY", re.IGNORECASE)
 _IMAGE = ("GROUNDSPEED_WORKER_IMAGE", "CONTAINER_IMAGE_DIGEST", "IMAGE_DIGEST")
 
 
-def facets(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> tuple[v1.Facet, ...]:
+def stack_facets(stack: Stack, name: str) -> tuple[Facet, ...]:
+    """Python and the shared packages. Tracked: what can move a number; the rest is told for information."""
+    facets = [
+        Facet("stack", "stack", name),
+        Facet("stack", "python", f"{stack.implementation} {stack.version}"),
+    ]
+    if stack.torch is None:
+        facets.append(Facet("stack", "package.torch", None, "no torch is installed in the stack"))
+    for canonical, found in sorted(stack.shared.items()):
+        tracked = canonical in _TRACKED_TORCH or is_gpu_name(canonical)
+        facets.append(Facet("stack", f"package.{canonical}", found.version, tracked=tracked))
+    return tuple(facets)
+
+
+def basic_facets() -> tuple[Facet, ...]:
+    """What any Linux says of itself."""
+    return (
+        Facet("node", "kernel", platform.release()),
+        Facet("node", "cpu", cpu_model()),
+        Facet("node", "os", _os_name(), tracked=False),
+    )
+
+
+def merge(*groups: Iterable[Facet]) -> tuple[Facet, ...]:
+    """One facet a name: the first group that could read it wins."""
+    found: dict[tuple[str, str], Facet] = {}
+    for group in groups:
+        for facet in group:
+            known = found.get((facet.layer, facet.name))
+            if known is None or (known.value is None and facet.value is not None):
+                found[facet.layer, facet.name] = facet
+    return tuple(found.values())
+
+
+def facets(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> tuple[Facet, ...]:
     """Facets of node and stack. ``root``: where /proc and /sys are found."""
     given = os.environ if environ is None else environ
     return (*_node(root), *_stack(given, root))
 
 
-def _node(root: Path) -> Iterator[v1.Facet]:
+def _node(root: Path) -> Iterator[Facet]:
     cpu = root / "sys/devices/system/cpu/cpu0/cpufreq"
     yield _file("governor", cpu / "scaling_governor", "the kernel offers no frequency scaling")
     numa = sorted(path.name for path in (root / "sys/devices/system/node").glob("node[0-9]*"))
@@ -44,7 +87,7 @@ def _cards(folder: Path) -> Iterator[str]:
         yield " ".join(filter(None, [card.name, board, f"firmware {firmware}" if firmware else ""]))
 
 
-def _stack(environ: Mapping[str, str], root: Path) -> Iterator[v1.Facet]:
+def _stack(environ: Mapping[str, str], root: Path) -> Iterator[Facet]:
     image = next((environ[name] for name in _IMAGE if environ.get(name)), None)
     contained = (root / "run/.containerenv").exists() or (root / ".dockerenv").exists()
     why = "a container that does not name its image" if contained else "no container"
@@ -54,7 +97,7 @@ def _stack(environ: Mapping[str, str], root: Path) -> Iterator[v1.Facet]:
     for name in sorted(environ):
         if _VARIABLES.match(name) and not _SECRET.search(name):
             tracked = not _PLACES.search(name)
-            yield v1.Facet(layer="stack", name=f"env.{name}", value=environ[name][:500], tracked=tracked)
+            yield Facet("stack", f"env.{name}", environ[name][:500], tracked=tracked)
 
 
 def _nvcc() -> str | None:
@@ -63,16 +106,31 @@ def _nvcc() -> str | None:
     return found[0] if found else None
 
 
-def _file(name: str, path: Path, why: str) -> v1.Facet:
+def _file(name: str, path: Path, why: str) -> Facet:
     return _value(name, _text(path), why)
 
 
-def _value(name: str, value: str | None, why: str, *, layer: str = "node", tracked: bool = True) -> v1.Facet:
+def _value(name: str, value: str | None, why: str, *, layer: Layer = "node", tracked: bool = True) -> Facet:
     """What is not there is told for information: it cannot have changed."""
     known = value is not None
-    return v1.Facet.model_validate(
-        {"layer": layer, "name": name, "value": value, "reason": "" if known else why, "tracked": tracked and known}
-    )
+    return Facet(layer, name, value, "" if known else why, tracked and known)
+
+
+def cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.lower().startswith(("model name", "cpu model", "hardware")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine() or "unknown"
+
+
+def _os_name() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
 
 
 def _text(path: Path) -> str | None:

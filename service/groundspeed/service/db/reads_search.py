@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, String, and_, cast, func, literal, or_, select
 from sqlmodel import Session, col
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 
@@ -50,7 +50,7 @@ def series(session: Session, words: Sequence[str], limit: int) -> list[tuple[Row
         cast(col(t.Series.params), String),
         col(t.Hardware.label),
     )
-    query = reads.series_select().where(heap).order_by(col(t.Series.id)).limit(limit)
+    query = reads_series.series_select().where(heap).order_by(col(t.Series.id)).limit(limit)
     rows = session.execute(query).all()
     slugs = {p.id: p.slug for p in reads.projects(session)}
     return [(row, slugs[row.project_id]) for row in rows]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.samples import unpack
 from groundspeed.service.domain.compare import GateConfig
@@ -173,7 +173,7 @@ def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _rows(session: Session, base: _Loaded, head: _Loaded) -> list[v.CompareRow]:
     ids = list(dict.fromkeys([*base.values, *head.values]))
-    return [_row(s, base, head) for s in reads.series_rows(session, ids)]
+    return [_row(s, base, head) for s in reads_series.series_rows(session, ids)]
 
 
 def _row(series: Any, left: _Loaded, right: _Loaded) -> v.CompareRow:

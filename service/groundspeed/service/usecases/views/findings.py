@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import triage
@@ -23,7 +23,7 @@ def rows(session: Session, project: Any, found: Sequence[Any]) -> list[v.Regress
     for change in reads.changes_of_regressions(session, [r.id for r in found]):
         by_regression.setdefault(change.regression_id or 0, []).append(change)
     worst = {id_: changes[0] for id_, changes in by_regression.items()}
-    series = {row.id: row for row in reads.series_rows(session, [c.series_id for c in worst.values()])}
+    series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in worst.values()])}
     names = refs.Names(session, [id_ for r in found for id_ in (r.before_revision_id, r.after_revision_id)])
     return [_row(project, r, by_regression.get(r.id, []), series, names) for r in found]
 
@@ -88,7 +88,7 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
         if found is None or found.project_id != project.id:
             raise NotFound(f"There is no regression {id_} in {project.name}.", "The list is under Regressions.")
         changes = reads.changes_of_regressions(session, [id_])
-        series = {row.id: row for row in reads.series_rows(session, [c.series_id for c in changes])}
+        series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in changes])}
         row = rows(session, project, [found])[0]
         return v.RegressionDetail(
             project=refs.project_ref(project),

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
@@ -44,7 +44,7 @@ def _rows(session: Session, nodes: Sequence[int], only: int | None = None) -> li
             levels.setdefault(row.series_id, {}).setdefault(node, []).append(row.value)
     wanted = [s for s, by_node in levels.items() if len(by_node) > 1 and (only is None or only in by_node)]
     out = []
-    for series in reads.series_rows(session, sorted(wanted)[:ROWS]):
+    for series in reads_series.series_rows(session, sorted(wanted)[:ROWS]):
         middle = {node: median(values) for node, values in levels[series.id].items()}
         out.append(
             v.HeatRow(series=refs.series_ref(series), cells=tuple(_cell(levels[series.id], middle, n) for n in nodes))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.usecases.views import refs
@@ -72,7 +72,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         changes: dict[int, list[v.Change]] = {}
         for change in refs.changes(session, reads.changes_of_series(session, query.series)):
             changes.setdefault(change.series, []).append(change)
-        failures = reads.failures(session, {row.benchmark_id for row in rows}, query.low, high) if rows else ()
+        failures = reads_series.failures(session, {row.benchmark_id for row in rows}, query.low, high) if rows else ()
         chosen = [
             _chosen(row, points.get(row.id, []), changes.get(row.id, []), (failures, query.limit)) for row in rows
         ]
@@ -91,7 +91,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
 
 def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any]:
     """Rows of series; raises NotFound for one that is not the project's."""
-    rows = reads.series_rows(session, ids)
+    rows = reads_series.series_rows(session, ids)
     known = {row.id for row in rows if row.project_id == project_id}
     missing = [str(id_) for id_ in ids if id_ not in known]
     if missing:
@@ -101,13 +101,13 @@ def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any
 
 def _by_series(session: Session, project_id: int, query: GraphQuery, high: int) -> dict[int, list[Any]]:
     out: dict[int, list[Any]] = {}
-    for row in reads.points(session, project_id, query.series, query.low, high):
+    for row in reads_series.points(session, project_id, query.series, query.low, high):
         out.setdefault(row[0], []).append(row)
     return out
 
 
 def _points(rows: list[Any]) -> list[_Point]:
-    """Results of the same commit and environment become one point. Rows as ``reads.points`` gives them."""
+    """Results of the same commit and environment become one point. Rows as ``reads_series.points`` gives them."""
     places = [(position, environment) for _, position, environment, *_ in rows]
     if len(set(places)) == len(rows):
         alone = [_alone(row) for row in rows]
@@ -276,4 +276,4 @@ def _events(session: Session, project_id: int, revisions: v.Revisions) -> tuple[
 
 def _siblings(session: Session, rows: Sequence[Any]) -> tuple[v.SeriesRef, ...]:
     benchmarks = dict.fromkeys(row.benchmark_id for row in rows)
-    return tuple(refs.series_ref(s) for id_ in benchmarks for s in reads.series_of_benchmark(session, id_))
+    return tuple(refs.series_ref(s) for id_ in benchmarks for s in reads_series.series_of_benchmark(session, id_))

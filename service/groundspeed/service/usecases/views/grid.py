@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import views as v
@@ -40,7 +40,7 @@ def grid(db: Database, slug: str, query: GridQuery, echo: dict[str, str] | None 
     """One page of cards, with the facets of all that match."""
     with db.read() as session:
         project = refs.project_row(session, slug)
-        rows = list(reads.series_of_project(session, project.id))
+        rows = list(reads_series.series_of_project(session, project.id))
         last = reads.last_changes(session, project.id)
         wanted = [row for row in rows if _matches(row, query)]
         wanted.sort(key=lambda row: _order(row, query.sort, last))
@@ -125,7 +125,7 @@ def _cards(session: Session, project_id: int, page: Sequence[Any], last: Mapping
     ids = [row.id for row in page]
     tip = reads.tip_position(session, project_id)
     sparks = sparklines(session, ids, tip)
-    newest = reads.last_position(session, [id_ for id_ in ids if id_ not in sparks])
+    newest = reads_series.last_position(session, [id_ for id_ in ids if id_ not in sparks])
     at = reads.revisions_at(session, project_id, {spark.x[-1] for spark in sparks.values()} | set(newest.values()))
     out = []
     for row in page:
@@ -163,7 +163,7 @@ def sparklines(session: Session, ids: Sequence[int], tip: int) -> dict[int, v.Sp
     if not ids:
         return {}
     values: dict[int, dict[int, list[float]]] = {}
-    for row in reads.recent_values(session, ids, max(0, tip - SPARK_COMMITS)):
+    for row in reads_series.recent_values(session, ids, max(0, tip - SPARK_COMMITS)):
         values.setdefault(row.series_id, {}).setdefault(row.position, []).append(row.value)
     marks: dict[int, dict[int, str]] = {}
     for row in reads.change_positions(session, ids):

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.import_rows import NODE_PREFIX
 from groundspeed.service.usecases.views import findings, refs, work
@@ -138,8 +138,8 @@ def _silent(session: Session, project: Any) -> list[v.SilentSeries]:
     boundary = reads.revisions_at(session, project.id, [tip - SILENT_AFTER]).get(tip - SILENT_AFTER)
     if boundary is None:
         return []
-    quiet = reads.series_silent_since(session, project.id, boundary.committed_at, 200)
-    last = reads.last_position(session, [row.id for row in quiet])
+    quiet = reads_series.series_silent_since(session, project.id, boundary.committed_at, 200)
+    last = reads_series.last_position(session, [row.id for row in quiet])
     late = sorted((last.get(row.id, -1), i) for i, row in enumerate(quiet) if tip - last.get(row.id, -1) > SILENT_AFTER)
     at = reads.revisions_at(session, project.id, {position for position, _ in late[:8]})
     return [

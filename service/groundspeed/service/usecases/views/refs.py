@@ -41,7 +41,7 @@ def environment_ref(row: Any) -> v.EnvironmentRef:
 
 
 def series_ref(row: Any) -> v.SeriesRef:
-    """From a row of ``reads.series_select``."""
+    """From a row of ``reads_series.series_select``."""
     noise = row.noise.get("point") if row.noise else None
     return v.SeriesRef.model_construct(
         id=row.id,

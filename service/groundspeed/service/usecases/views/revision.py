@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
@@ -29,7 +29,7 @@ def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
             raise NotFound(f"There is no single commit {sha!r} in {project.name}.", "Give more of its hash.")
         near = _neighbours(session, project.id, found)
         changes = reads.changes_at_revision(session, found.id or 0)
-        series = {row.id: row for row in reads.series_rows(session, [c.series_id for c in changes])}
+        series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in changes])}
         failed = reads_work.failed_runs_of_revision(session, found.id or 0)
         names = refs.Names(session, [found.id])
         return v.RevisionPage(
@@ -66,7 +66,7 @@ def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionRe
         rows.setdefault(row.series_id, []).append(row)
     earlier = _earlier(session, project_id, found.position, rows) if found.position is not None else {}
     out = []
-    for series in reads.series_rows(session, rows):
+    for series in reads_series.series_rows(session, rows):
         mine, before = rows[series.id], earlier.get(series.id)
         out.append(
             v.RevisionResult(
@@ -95,7 +95,7 @@ def _earlier(
         at = reads.revisions_at(session, project_id, range(begin, end))
         ids = {row.id or 0: row for row in at.values()}
         values: dict[int, dict[int, list[float]]] = {}
-        for row in reads.values_at(session, wanted, ids):
+        for row in reads_series.values_at(session, wanted, ids):
             values.setdefault(row.series_id, {}).setdefault(ids[row.revision_id].position or 0, []).append(row.value)
         for id_, by_position in values.items():
             nearest = max(by_position)

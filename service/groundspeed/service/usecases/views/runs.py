@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work, samples
+from groundspeed.service.db import reads, reads_series, reads_work, samples
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
@@ -73,7 +73,7 @@ def run_page(db: Database, id_: int) -> v.RunPage:
         run, suite, node = found
         names = refs.Names(session, [run.revision_id], [run.environment_id])
         results = reads_work.results_of_run(session, id_)
-        series = {row.id: row for row in reads.series_rows(session, [r.series_id for r in results])}
+        series = {row.id: row for row in reads_series.series_rows(session, [r.series_id for r in results])}
         job = reads_work.job(session, run.job_id)
         project = reads.project_by_id(session, job.project_id) if job is not None else None
         environment = reads.environments_by_id(session, [run.environment_id])[run.environment_id]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groundspeed.service.db import reads, samples
+from groundspeed.service.db import reads, reads_series, samples
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.usecases.views.graph import series_of
@@ -24,7 +24,7 @@ def cloud(db: Database, slug: str, series_id: int, low: int = 0, high: int | Non
         values: list[float | None] = []
         states: list[str] = []
         truncated = False
-        for sha, run, blob in reads.sample_blobs(session, series_id, low, top, MAX_SAMPLES // 10):
+        for sha, run, blob in reads_series.sample_blobs(session, series_id, low, top, MAX_SAMPLES // 10):
             found, found_states = samples.unpack(blob)
             step = max(1, len(found) // EACH)
             if len(values) + len(found) // step > MAX_SAMPLES:

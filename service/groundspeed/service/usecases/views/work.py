@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads, reads_work
+from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.views import refs
@@ -173,7 +173,7 @@ def log_line(row: Any) -> v.LogLineView:
 
 def _verdicts(session: Session, job_id: int) -> list[v.VerdictView]:
     found = reads_work.verdicts_of_job(session, job_id)
-    series = {row.id: row for row in reads.series_rows(session, [verdict.series_id for verdict in found])}
+    series = {row.id: row for row in reads_series.series_rows(session, [verdict.series_id for verdict in found])}
     return [
         v.VerdictView(
             series=refs.series_ref(series[one.series_id]),

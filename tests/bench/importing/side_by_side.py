@@ -1,11 +1,17 @@
 """A public asv suite through the plugin and through asv itself, commit by commit, in turns on the same machine.
 
     python tests/bench/importing/side_by_side.py CHECKOUT --commits A..B [--last 10] [--conf asv.conf.json]
-        [--bench REGEX] [--environment NAME | --python PATH --install "COMMAND"] [--json FILE]
+        [--bench REGEX] [--environment NAME | --python PATH --install "COMMAND"] [--json FILE] [--show FILE]
 
 CHECKOUT is a clone that this script may check other commits out in. With ``--environment`` (a name such as
 ``virtualenv-py3.11``) both sides let asv build; with ``--python`` both measure what ``--install`` put into that
-interpreter. Which side goes first changes with every commit. Nothing of the suite is changed.
+interpreter. Nothing of the suite is changed.
+
+Each commit is measured four times, asv plugin plugin asv, and the other way round at the next commit: what drifts touches both
+sides alike, and asv's two runs say what asv differs from itself. A benchmark is *within noise* when the mean of its
+log-ratio over commits is not told from 0 by a t-test at 5 % over all benchmarks together (each at 5 % / their number), or
+is under 1 %. asv's second run is held against its first by the very same rule. How many processors other programs kept
+busy is measured during each run and told with the figures.
 """
 
 from __future__ import annotations
@@ -14,17 +20,20 @@ import argparse
 import json
 import math
 import os
+import resource
 import shlex
 import subprocess
 import sys
 import time
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+from scipy import stats
+
 ROOT = Path(__file__).resolve().parents[3]
-Values = dict[str, float]
 
 PLUGIN = """
 import json, os, sys
@@ -107,7 +116,6 @@ def of_asv(options: argparse.Namespace, python: str, sha: str) -> dict[str, Any]
         "--machine",
         "here",
         "--record-samples",
-        "--append-samples",
     ]
     if options.environment:
         asv.append(f"{sha}^!")
@@ -134,68 +142,123 @@ def main() -> int:
     parser.add_argument("--environment", default="")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--install", default="")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="written after every commit; a run that was cut goes on from it")
+    parser.add_argument("--show", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
+    if options.show:
+        sys.stdout.write(table(json.loads(options.show.read_text())))
+        return 0
     options.checkout = options.checkout.resolve()
+    options.python = str(Path(options.python).absolute())
     options.work = options.checkout.parent / f"{options.checkout.name}-side-by-side"
     options.work.mkdir(exist_ok=True)
     log = ["git", "log", "--first-parent", f"-{options.last}", "--format=%H", options.commits, "--", *options.paths]
     shas = run(log, options.checkout).split()[::-1]
-    report: dict[str, Any] = {"began": time.strftime("%Y-%m-%dT%H:%M:%S"), "commits": [], "load": []}
+    report: dict[str, Any] = {"format": "side-by-side.2", "began": time.strftime("%Y-%m-%dT%H:%M:%S"), "commits": []}
+    if options.json and options.json.exists():
+        kept = json.loads(options.json.read_text())
+        report = kept if kept.get("format") == report["format"] else report
+    done = {commit["sha"] for commit in report["commits"]}
     for turn, sha in enumerate(shas):
-        run(["git", "checkout", "-q", "-f", sha], options.checkout)
-        if options.install:
-            run(shlex.split(options.install), options.checkout)
-        report["load"].append(os.getloadavg()[0])
-        if turn % 2:
-            theirs = of_asv(options, options.python, sha)
-            ours = of_plugin(options, options.python)
-        else:
-            ours = of_plugin(options, options.python)
-            theirs = of_asv(options, options.python, sha)
-        report["commits"].append({"sha": sha, "plugin": ours, "asv": theirs})
-        sys.stderr.write(f"{turn + 1}/{len(shas)} {sha[:9]}: {len(ours)} points, {len(theirs)} of asv\n")
+        if sha in done:
+            continue
+        report["commits"].append(measured(options, sha, turn))
+        report["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S")
         if options.json:
             options.json.write_text(json.dumps(report) + "\n")
-    report["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S")
-    if options.json:
-        options.json.write_text(json.dumps(report) + "\n")
     sys.stdout.write(table(report))
     return 0
 
 
+def measured(options: argparse.Namespace, sha: str, turn: int) -> dict[str, Any]:
+    """One commit, both sides twice."""
+    run(["git", "checkout", "-q", "-f", sha], options.checkout)
+    if options.install:
+        run(shlex.split(options.install), options.checkout)
+    commit: dict[str, Any] = {"sha": sha, "plugin": [], "asv": [], "others": []}
+    began = time.monotonic()
+    for side in ("asv", "plugin", "plugin", "asv") if turn % 2 else ("plugin", "asv", "asv", "plugin"):
+        before = Busy.now()
+        commit[side].append(
+            of_asv(options, options.python, sha) if side == "asv" else of_plugin(options, options.python)
+        )
+        commit["others"].append(round(before.others_since(), 2))
+    points = " ".join(f"{side} {'+'.join(str(len(values)) for values in commit[side])}" for side in ("plugin", "asv"))
+    sys.stderr.write(f"{turn + 1} {sha[:9]}: points of {points}, {time.monotonic() - began:.0f} s\n")
+    return commit
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Seconds: the clock, the machine's processors at work, and this process with its children."""
+
+    clock: float
+    machine: float
+    own: float
+
+    @classmethod
+    def now(cls) -> Busy:
+        fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        idle = fields[3] + fields[4]
+        return cls(
+            time.monotonic(),
+            (sum(fields) - idle) / os.sysconf("SC_CLK_TCK"),
+            sum(u.ru_utime + u.ru_stime for u in used),
+        )
+
+    def others_since(self) -> float:
+        """How many processors other programs kept busy since then, on average."""
+        now = Busy.now()
+        return max((now.machine - self.machine - (now.own - self.own)) / (now.clock - self.clock), 0.0)
+
+
+Pairs = list[tuple[float, float]]
+
+
 def table(report: dict[str, Any]) -> str:
-    """For each benchmark: the median over commits of both sides, their ratio, and each side's own spread over commits."""
-    series: dict[str, list[tuple[float, float]]] = {}
+    """For each benchmark the ratio of the two sides with its interval, and asv's ratio to itself by the same rule."""
+    sides: dict[str, Pairs] = {}
+    itself: dict[str, Pairs] = {}
     kinds, unlike = {}, 0
     for commit in report["commits"]:
-        for name in commit["plugin"].keys() | commit["asv"].keys():
-            ours, theirs = commit["plugin"].get(name), commit["asv"].get(name)
-            if ours is None or theirs is None or ours[1] != theirs[1]:
+        for name in sorted({name for side in ("plugin", "asv") for values in commit[side] for name in values}):
+            got = [values.get(name) for side in ("plugin", "asv") for values in commit[side]]
+            if None in got or len({point[1] for point in got}) > 1:
                 unlike += 1
-            elif ours[2] is not None and theirs[2] is not None:
-                kinds[name] = ours[0]
-                series.setdefault(name, []).append((ours[2], theirs[2]))
-    lines, inside = [], 0
-    for name in sorted(series):
-        ours, theirs = (median(pair[side] for pair in series[name]) for side in (0, 1))
-        ratio, noise = ours / theirs if theirs else math.nan, max(spread(series[name], 0), spread(series[name], 1))
-        within = abs(ratio - 1) <= max(2 * noise, 0.01)
-        inside += within
-        mark = " " if within else "*"
+            elif all(point[2] for point in got):
+                kinds[name] = got[0][0]
+                ours, ours2, theirs, theirs2 = (math.log(point[2]) for point in got)
+                sides.setdefault(name, []).append(((ours + ours2) / 2, (theirs + theirs2) / 2))
+                itself.setdefault(name, []).append((theirs2, theirs))
+    names = [name for name in sorted(sides) if len(sides[name]) > 1]
+    lines, inside, inside_itself = [], 0, 0
+    for name in names:
+        ratio, half, within = judged(sides[name], len(names))
+        control, control_half, control_within = judged(itself[name], len(names))
+        inside, inside_itself = inside + within, inside_itself + control_within
+        ours, theirs = (math.exp(sum(pair[side] for pair in sides[name]) / len(sides[name])) for side in (0, 1))
         lines.append(
-            f"{mark} {name[:90]:90} {kinds[name]:10} {ours:10.4g} {theirs:10.4g} {ratio:6.3f} ±{100 * noise:.1f} %"
+            f"{' ' if within else '*'} {name[:80]:80} {kinds[name]:8} {ours:10.4g} {theirs:10.4g} "
+            f"{ratio:6.3f} ±{100 * half:5.1f} % {control:6.3f} ±{100 * control_half:5.1f} %{' ' if control_within else ' *'}"
         )
-    head = f"  {'benchmark':90} {'type':10} {'plugin':>10} {'asv':>10} {'ratio':>6} spread of a commit's value\n"
-    tail = f"{len(lines)} points over {len(report['commits'])} commits: {inside} within noise, {unlike} with another outcome\n"
+    others = [x for commit in report["commits"] for x in commit["others"]]
+    head = f"  {'benchmark':80} {'type':8} {'plugin':>10} {'asv':>10} {'plugin / asv':>16} {'asv / asv again':>16}\n"
+    tail = (
+        f"{len(lines)} points over {len(report['commits'])} commits from {report['began']} to {report.get('ended')}: "
+        f"{inside} within noise (asv beside itself: {inside_itself}), {unlike} with another outcome\n"
+        f"other programs kept {median(others):.2f} of {os.cpu_count()} processors busy (median of runs, most {max(others):.2f})\n"
+    )
     return head + "\n".join(lines) + "\n" + tail
 
 
-def spread(pairs: list[tuple[float, float]], side: int) -> float:
-    """Median relative step from a commit to the next, as a standard deviation of one value."""
-    values = [pair[side] for pair in pairs]
-    steps = [abs(b - a) / a for a, b in pairwise(values) if a]
-    return 1.4826 * median(steps) / math.sqrt(2) if steps else 0.0
+def judged(pairs: Pairs, family: int) -> tuple[float, float, bool]:
+    """(ratio, half-width of its 95 % interval, whether it is within noise); ``pairs`` are logarithms."""
+    steps = np.array([a - b for a, b in pairs])
+    mean, error = float(steps.mean()), float(steps.std(ddof=1)) / math.sqrt(len(steps))
+    half = float(stats.t.ppf(0.975, len(steps) - 1)) * error
+    limit = float(stats.t.ppf(1 - 0.025 / family, len(steps) - 1)) * error
+    return math.exp(mean), math.expm1(half), abs(mean) <= max(limit, 0.01)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import torch
 
 from groundspeed.plugins.gemm import make_product
 from groundspeed.plugins.protocol import Limits
-from groundspeed.plugins.timing.clocks import clock_for
 from groundspeed.plugins.timing.drive import DEVICE_STEADY
-from groundspeed.plugins.timing.loop import Loop
+from groundspeed.plugins.timing.loop import DEVICE_CHUNK_S, Loop
+from groundspeed.plugins.timing.unbroken import loop_clock
 
 
 def by_hand(step, count):
@@ -35,7 +35,9 @@ def main(out):
         ratios = []
         for _ in range(5):
             first = by_hand(step, count)
-            ours = Loop(step, clock_for("cuda:0"), limits, lambda _: None, steady_test=DEVICE_STEADY).run()
+            ours = Loop(
+                step, loop_clock("cuda:0"), limits, lambda _: None, steady_test=DEVICE_STEADY, chunk_s=DEVICE_CHUNK_S
+            ).run()
             second = by_hand(step, count)
             ratios.append(statistics.median(ours.chunk.wall_s) / ((first + second) / 2) - 1)
         line = {"precision": precision, "ours_over_hand_minus_1": ratios, "hand_s": second}

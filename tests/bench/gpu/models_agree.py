@@ -81,7 +81,7 @@ def gpt():
     state = {
         k: v
         for k, v in theirs.state_dict().items()
-        if "lm_head" not in k and not k.endswith(("attn.bias", "masked_bias"))
+        if "lm_head" not in k and not k.endswith((".attn.bias", "masked_bias"))
     }
     transposed = {k: v.t() if ("c_" in k and k.endswith("weight")) else v for k, v in state.items()}
     tokens = torch.randint(0, 50257, (2, 64))

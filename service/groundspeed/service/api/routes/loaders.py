@@ -104,6 +104,7 @@ def load_regressions(
         "recovered",
         "withdrawn",
         "merged",
+        "ignored",
     ] = "open",
     cursor: Cursor = "",
 ) -> v.RegressionList:

@@ -1,15 +1,18 @@
 """Environments on real GPUs: what a machine says of itself, what differs between two, and a change run as a campaign.
 
 ``python3 -m tests.bench.gpu.environments read OUT.json``: every facet of this machine, as a worker would register it.
-``python3 -m tests.bench.gpu.environments difference ONE.json TWO.json``: in words.
-``python3 -m tests.bench.gpu.environments campaign OUT [--nodes 4] [--variable NCCL_ALGO=Tree]``: a service, and on this
-one machine a worker for each group of GPUs, each a node; the variable is set node by node by the campaign's hook, and
-OUT receives the report as text, JSON, CSV and HTML. Needs the service and worker extras and git; nothing is downloaded.
+``… difference ONE.json TWO.json``: in words.
+``… compare OUT [--variable NVIDIA_TF32_OVERRIDE=0] [--seconds 110] [--small]``: one device, without and with a variable,
+in turns; needs torch and nothing of the service. ``… replay OUT DOCS``: a campaign whose nodes answer with what
+``compare`` left in OUT; DOCS receives the report. Needs the service, and no GPU.
+``… campaign OUT [--nodes 4] [--variable NCCL_ALGO=Tree]``: a service, and on this one machine a worker for each group of
+GPUs, each a node; the variable is set node by node by the campaign's hook. Needs the service and worker extras and git.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import shlex
@@ -21,6 +24,8 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from tests.bench.gpu import two_environments
 
 CONFIG = """\
 [project]
@@ -40,10 +45,8 @@ LIMIT_S = 540.0
 
 
 def read(out: Path) -> None:
-    from groundspeed.workers import facets, hygiene, system
-
-    found = facets.merge(hygiene.environment(), system.facets())
-    out.write_text(json.dumps([facet.model_dump() for facet in found], indent=1) + "\n")
+    found = two_environments.facets()
+    out.write_text(json.dumps([dataclasses.asdict(facet) for facet in found], indent=1) + "\n")
     for facet in found:
         sys.stdout.write(
             f"{facet.layer:6}{facet.name:28}{facet.value if facet.value is not None else '? ' + facet.reason}\n"
@@ -193,6 +196,15 @@ def main() -> None:
     both = commands.add_parser("difference")
     both.add_argument("one", type=Path)
     both.add_argument("two", type=Path)
+    one = commands.add_parser("compare")
+    one.add_argument("out", type=Path)
+    one.add_argument("--variable", default="NVIDIA_TF32_OVERRIDE=0")
+    one.add_argument("--seconds", type=float, default=110.0, help="after which no further process begins")
+    one.add_argument("--rounds", type=int, default=24, help="at most")
+    one.add_argument("--small", action="store_true", help="small work on the processor, to see that it runs")
+    again = commands.add_parser("replay")
+    again.add_argument("results", type=Path)
+    again.add_argument("out", type=Path)
     whole = commands.add_parser("campaign")
     whole.add_argument("out", type=Path)
     whole.add_argument("--nodes", type=int, default=4)
@@ -202,6 +214,12 @@ def main() -> None:
         read(given.out)
     elif given.command == "difference":
         difference(given.one, given.two)
+    elif given.command == "compare":
+        two_environments.compare(given.out, given.variable, given.seconds, given.rounds, small=given.small)
+    elif given.command == "replay":
+        from tests.bench.gpu import replayed
+
+        replayed.replay(given.results, given.out)
     else:
         campaign(given.out, given.nodes, given.variable)
 

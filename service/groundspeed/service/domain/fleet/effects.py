@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -65,7 +65,7 @@ def effect_of(change: Floats, variance: Floats, *, confidence: float = 0.95, tri
     values = np.sort(change[ok])
     n = values.size
     if n < 3:
-        return NOTHING
+        return replace(NOTHING, nodes=int(n))
     g = int(trim * n)
     kept = values[g : n - g]
     winsorised = np.clip(values, values[g], values[n - g - 1])

@@ -12,6 +12,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
+from fastapi.concurrency import run_in_threadpool
 
 from groundspeed.service.api.auth import cookies
 from groundspeed.service.api.auth.origin import SAFE, same_origin
@@ -33,16 +34,23 @@ async def parts_of(request: Request) -> Parts:
 PartsDep = Annotated[Parts, Depends(parts_of)]
 
 
-def principal(request: Request, parts: PartsDep) -> Principal:
+async def principal(request: Request, parts: PartsDep) -> Principal:
     """Whoever holds the bearer token, is signed in with this browser, or sits at this machine; anybody where reading is
     open.
 
     Raises :class:`Unauthorized` when nobody is known and somebody is needed, :class:`Forbidden` when a page of another
     site made a browser ask.
     """
-    who = _known(request, parts)
+    if _asks_the_database(request, parts):
+        who = await run_in_threadpool(_known, request, parts)
+    else:  # another thread would cost more than the answer
+        who = _known(request, parts)
     request.state.who = who
     return who
+
+
+def _asks_the_database(request: Request, parts: Parts) -> bool:
+    return "authorization" in request.headers or bool(parts.settings.sign_in)
 
 
 def _known(request: Request, parts: Parts) -> Principal:

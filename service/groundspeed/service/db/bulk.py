@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON
+from sqlalchemy import JSON, Connection
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, SQLModel
 
 from groundspeed.service.db.identities import core
@@ -26,7 +27,7 @@ Plan = tuple[str, tuple[Converter | None, ...]]
 
 
 def insert_rows(
-    session: Session,
+    session: Session | Connection,
     table: type[SQLModel],
     columns: tuple[str, ...],
     rows: Sequence[Row],
@@ -41,7 +42,7 @@ def insert_rows(
     """
     if not rows:
         return []
-    connection = session.connection()
+    connection = session if isinstance(session, Connection) else session.connection()
     if connection.dialect.name == "sqlite":
         return _sqlite(connection, _plan_sqlite(table, columns, new_only, returning), rows, bool(returning))
     statement, converters = _plan_postgres(table, columns, new_only, returning)
@@ -53,9 +54,8 @@ def insert_rows(
     return [tuple(row) for row in result] if returning else []
 
 
-def _sqlite(
-    connection: Any, plan: tuple[str, tuple[Converter | None, ...]], rows: Sequence[Row], back: bool
-) -> list[Row]:
+def _sqlite(connection: Connection, plan: Plan, rows: Sequence[Row], back: bool) -> list[Row]:
+    """With the driver's own cursor: what SQLAlchemy does around a statement costs more than the statement."""
     statement, converters = plan
     at = [(i, convert) for i, convert in enumerate(converters) if convert is not None]
     ready = []
@@ -64,22 +64,26 @@ def _sqlite(
         for i, convert in at:
             if values[i] is not None:
                 values[i] = convert(values[i])
-        ready.append(tuple(values))
-    if not back:
-        connection.exec_driver_sql(statement, ready)
-        return []
+        ready.append(values)
     cursor = connection.connection.cursor()
     found: list[Row] = []
     try:
-        for given in ready:
-            try:
+        if back:
+            for given in ready:
                 found += cursor.execute(statement, given).fetchall()
-            except sqlite3.Error:
-                connection.exec_driver_sql(statement, given)  # the same again, as an error of SQLAlchemy
-                raise
+        else:
+            cursor.executemany(statement, ready)
+    except sqlite3.Error as error:
+        raise _told(error, statement) from error
     finally:
         cursor.close()
     return found
+
+
+def _told(error: sqlite3.Error, statement: str) -> BaseException:
+    """The same as an error of SQLAlchemy, as every other statement raises it."""
+    told = DBAPIError.instance(statement, None, error, sqlite3.Error)
+    return told if isinstance(told, BaseException) else error
 
 
 @cache

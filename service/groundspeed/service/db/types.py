@@ -41,6 +41,7 @@ class BigId(TypeDecorator[int]):
         return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else BigInteger())
 
 
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 JsonDocument = JSON().with_variant(JSONB(), "postgresql")
 """JSONB on PostgreSQL (comparable, so that DISTINCT and GROUP BY work), text on SQLite."""
 
@@ -50,12 +51,14 @@ def dump_json(value: Any) -> str:
 
     PostgreSQL refuses NaN and the NUL character, and UTF-8 has no lone surrogates; numbers that are none become null.
     """
+    if not value and isinstance(value, dict):
+        return "{}"
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text = _encode(value)
     except ValueError:
-        text = json.dumps(_storable(value), allow_nan=False, ensure_ascii=False)
+        text = _encode(_storable(value))
     if "\\u0000" in text or not text.isascii():
-        text = json.dumps(_storable(value), allow_nan=False, ensure_ascii=False)
+        text = _encode(_storable(value))
     return text
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col
 
 from groundspeed.service.db.bulk import insert_rows
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import (
     Artefact,
     Attempt,
@@ -193,11 +194,12 @@ def _keep(
                 refused[_name(one.run.key)] = place.reason
             else:
                 fitting.append((one, place))
-        ids = _insert_runs(session, lease, fitting, now)
+        connection = session.connection()
+        ids = _insert_runs(connection, lease, fitting, now)
         new = [(ids[c.key], c, place) for c, place in fitting if c.key in ids]
-        _insert_results(session, lease, new, now)
-        _insert_artefacts(session, lease, new, now)
-        _tell_detection(session, lease, new, now)
+        _insert_results(connection, lease, new, now)
+        _insert_artefacts(connection, lease, new, now)
+        _tell_detection(session, connection, lease, new, now)
     places.remember()
     return set(ids)
 
@@ -216,16 +218,19 @@ _ARTEFACT = (
 )  # fmt: skip
 
 
+_STATE = select(core(Attempt).c.state).where(core(Attempt).c.id == bindparam("attempt"))
+
+
 def _insert_runs(
-    session: Session, lease: Lease, fitting: Sequence[tuple[Checked, Place]], now: datetime
+    connection: Connection, lease: Lease, fitting: Sequence[tuple[Checked, Place]], now: datetime
 ) -> dict[tuple[int, str, int], int]:
     """Ids of the runs that are new."""
-    state = session.scalar(select(col(Attempt.state)).where(col(Attempt.id) == lease.attempt_id)) or "gone"
+    state = connection.execute(_STATE, {"attempt": lease.attempt_id}).scalar() or "gone"
     # In the order of their keys: of two batches that overlap, one waits for the other and neither for ever.
     ordered = sorted(fitting, key=lambda pair: pair[0].key)
     rows = [_run_row(lease, state, checked, place, now) for checked, place in ordered]
     back = ("id", "side", "benchmark_key", "replicate")
-    found = insert_rows(session, Run, _RUN, rows, new_only=True, returning=back)
+    found = insert_rows(connection, Run, _RUN, rows, new_only=True, returning=back)
     return {(side, key, replicate): id_ for id_, side, key, replicate in found}
 
 
@@ -274,7 +279,9 @@ def _conditions(state: str, run: RunReport, now: datetime) -> tuple[dict[str, An
     return summary, packed
 
 
-def _insert_results(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+def _insert_results(
+    connection: Connection, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime
+) -> None:
     rows = [
         (
             run_id,
@@ -291,19 +298,23 @@ def _insert_results(session: Session, lease: Lease, new: Sequence[tuple[int, Che
         for run_id, checked, place in new
         for series_id, summary in zip(place.series_ids, checked.summaries, strict=True)
     ]
-    insert_rows(session, Result, _RESULT, rows)
+    insert_rows(connection, Result, _RESULT, rows)
 
 
-def _insert_artefacts(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+def _insert_artefacts(
+    connection: Connection, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime
+) -> None:
     rows = [
         (lease.attempt_id, run_id, ref.kind, ref.name, ref.sha256, ref.size_bytes, ref.media_type, False, now)
         for run_id, checked, _ in new
         for ref in checked.run.artefacts
     ]
-    insert_rows(session, Artefact, _ARTEFACT, rows, new_only=True)
+    insert_rows(connection, Artefact, _ARTEFACT, rows, new_only=True)
 
 
-def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime) -> None:
+def _tell_detection(
+    session: Session, connection: Connection, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime
+) -> None:
     marks = sorted(
         {
             (series_id, side.revision_id)
@@ -314,7 +325,7 @@ def _tell_detection(session: Session, lease: Lease, new: Sequence[tuple[int, Che
     )
     if marks:
         rows = [(series, revision, now) for series, revision in marks]
-        insert_rows(session, SeriesMark, ("series_id", "revision_id", "created_at"), rows)
+        insert_rows(connection, SeriesMark, ("series_id", "revision_id", "created_at"), rows)
         outbox.enqueue(session, ANALYSE, {"series_ids": sorted({series for series, _ in marks})})
 
 

@@ -116,21 +116,20 @@ class Places:
         prints = [_print_of(run.environment) if run.environment or fallback is None else None for run in runs]
         rows: dict[str, dict[str, Any]] = {}
         for run, print_ in zip(runs, prints, strict=True):
-            if print_ is not None and print_ not in rows:
+            if print_ is not None and print_ not in rows and ("Environment", print_) not in self._db.known:
                 facets = fingerprints.environment_facets(run.environment)
                 rows[print_] = {"fingerprint": print_, "label": "", "facets": facets, "created_at": self._now}
-        ids = self._ensure(Environment, rows)
-        return [ids[print_] if print_ is not None else fallback or 0 for print_ in prints]
+        self._ensure(Environment, rows)
+        return [self._get("Environment", print_) if print_ is not None else fallback or 0 for print_ in prints]
 
     def _builds(self, runs: Sequence[RunReport]) -> list[int | None]:
         prints = [_build_print(run.build) if run.build else None for run in runs]
-        first = {print_: run for run, print_ in zip(runs, prints, strict=True) if print_ is not None}
-        rows = {
-            print_: {"fingerprint": print_, "facets": [facet.model_dump() for facet in run.build]}
-            for print_, run in first.items()
-        }
-        ids = self._ensure(BuildSnapshot, rows)
-        return [ids[print_] if print_ is not None else None for print_ in prints]
+        rows: dict[str, dict[str, Any]] = {}
+        for run, print_ in zip(runs, prints, strict=True):
+            if print_ is not None and print_ not in rows and ("BuildSnapshot", print_) not in self._db.known:
+                rows[print_] = {"fingerprint": print_, "facets": [facet.model_dump() for facet in run.build]}
+        self._ensure(BuildSnapshot, rows)
+        return [self._get("BuildSnapshot", print_) if print_ is not None else None for print_ in prints]
 
     def _hardware(self) -> tuple[int, str]:
         """The node's class of machine: its id and fingerprint. A node always has one once it has registered."""

@@ -84,7 +84,7 @@ def _texts(run: RunReport) -> str | None:
         ("phases_s", run.phases_s, MOST_TEXT),
         ("conditions", run.conditions, 8 * MOST_TEXT),
     ):
-        if _longer(value, most) < 0:
+        if value and _longer(value, most) < 0:
             return f"{name} holds more than {most} characters"
     if run.device_uuid is not None and len(run.device_uuid) > 200:
         return "device_uuid is longer than 200 characters"

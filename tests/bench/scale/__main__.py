@@ -5,7 +5,8 @@ python tests/bench/scale ingest            results/s over HTTP on SQLite and Pos
 python tests/bench/scale dispatch          from a committed job to a worker, beside a no-op Celery task on the same Redis
 python tests/bench/scale series            a series of 5,000 points served, beside the bare query
 python tests/bench/scale nodes             1,000 simulated nodes and 20,000 jobs over HTTP
-python tests/bench/scale pages [--rows N]  page queries at 100,000 and at N results (default 10 million)
+python tests/bench/scale pages [--rows N]  page queries at 100,000 and at N results (default 10 million); with
+                                           --keep FOLDER the databases stay there and are used again
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--keep", type=Path, help="keep the data of the part here, and use what is there (part pages)")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=20_000)
     options = parser.parse_args()
@@ -39,16 +41,18 @@ def main() -> int:
     for part in PARTS:
         if part in parts:
             # As a server is run in earnest: a commit is on disk before it is answered. Reading needs no such care.
-            with _server(in_earnest=part == "ingest") as (server, folder):
+            keep = options.keep if part == "pages" else None
+            with _server(keep, in_earnest=part == "ingest") as (server, folder):
                 _RUN[part](server, folder, options)
     return 0
 
 
 @contextmanager
-def _server(*, in_earnest: bool) -> Iterator[tuple[PostgresServer, Path]]:
-    folder = Path(tempfile.mkdtemp(prefix="gs-scale-"))
+def _server(keep: Path | None, *, in_earnest: bool) -> Iterator[tuple[PostgresServer, Path]]:
+    folder = keep or Path(tempfile.mkdtemp(prefix="gs-scale-"))
+    folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
-    (folder / "pg").mkdir()
+    (folder / "pg").mkdir(exist_ok=True)
     careful = dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes"), "on" if in_earnest else "off")
     server = PostgresServer(folder / "pg", {**careful, "shared_buffers": "512MB", "max_wal_size": "4GB"})
     try:
@@ -56,7 +60,8 @@ def _server(*, in_earnest: bool) -> Iterator[tuple[PostgresServer, Path]]:
         yield server, folder
     finally:
         server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _say(text: str) -> None:

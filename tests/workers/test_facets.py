@@ -5,13 +5,15 @@ from __future__ import annotations
 import doctest
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from groundspeed.plugins.device import nvml_facets
+from groundspeed.plugins.device import libraries, nvml_facets
 from groundspeed.plugins.device.base import Facet
 from groundspeed.service.wire import v1
-from groundspeed.workers import control, facets, system
+from groundspeed.workers import control, facets, loaded, system
+from groundspeed.workers.stack import Stack
 
 
 def test_docstring_examples_hold() -> None:
@@ -73,6 +75,57 @@ def test_operators_and_projects_move_facets_between_what_counts_and_what_is_told
     assert facets.choose(found, (), ()) == tuple(found)
     chosen = facets.choose(found, ["os"], ["gpu*.vbios"])
     assert {facet.name: facet.tracked for facet in chosen} == {"gpu0.vbios": False, "os": True}
+
+
+class Libraries:
+    """What ctypes would open, by path; a number is a status that a call failed with."""
+
+    def __init__(self, version: int, status: int = 0) -> None:
+        self.version, self.status = version, status
+        self.ncclGetVersion = self.cudaRuntimeGetVersion = self._into
+        self.cudnnGetVersion = Dated(version)
+
+    def _into(self, place: Any) -> int:
+        place._obj.value = self.version
+        return self.status
+
+
+class Dated:
+    restype: Any = None
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def __call__(self) -> int:
+        return self.version
+
+
+def test_the_versions_that_a_process_has_really_loaded_are_read_from_the_libraries(tmp_path: Path) -> None:
+    there = {
+        "/opt/nccl/lib/libnccl.so.2.27.7": Libraries(22707),
+        "/site/nvidia/cudnn/lib/libcudnn.so.9": Libraries(91002),
+        "/usr/lib/libcudart.so.13": Libraries(13000, status=35),
+    }
+    lines = [f"7f{i:010x}-7f{i + 1:010x} r-xp 00000000 08:01 {i} {path}" for i, path in enumerate(there)]
+    put(tmp_path, "maps", "\n".join([*lines, "7ffd00000000-7ffd00001000 rw-p 00000000 00:00 0 [stack]"]))
+    found = libraries.loaded(tmp_path / "maps", there.__getitem__)
+    assert found["nccl"] == ("2.27.7", "")
+    assert found["cudnn"] == ("9.10.2", "")
+    assert found["cuda_runtime"] == (None, "libcudart.so.13 was loaded and does not say its version: status 35")
+    assert "cublas" not in found
+    conditions = {"libraries": libraries.as_conditions(found)}
+    assert conditions["libraries"]["nccl"] == "2.27.7"
+    known = [Facet("stack", "loaded.nccl", "2.26.2"), Facet("stack", "loaded.cudnn", "9.10.2")]
+    assert loaded.otherwise(conditions, known) == (Facet("build", "loaded.nccl", "2.27.7"),)
+    assert loaded.otherwise({}, known) == ()
+
+
+def test_a_stack_is_asked_what_it_loads_and_a_failure_is_an_answer() -> None:
+    stack = Stack(Path(sys.executable), Path(), "3", "cpython", "linux", {}, Path(), "x")
+    assert loaded.facets(stack) == ()  # no torch
+    (found,) = loaded._ask("/nonexistent/python", ())
+    assert (found.name, found.value, found.tracked) == ("loaded.nccl", None, False)
+    assert "could not be asked" in found.reason
 
 
 def test_the_control_workload_times_its_pieces_and_its_failure_is_an_answer() -> None:

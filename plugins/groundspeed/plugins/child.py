@@ -6,6 +6,7 @@ the report whole or not at all.
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import os
 import signal
@@ -25,9 +26,13 @@ def main() -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     prepare_environment(spec)
+    from groundspeed.plugins.device import libraries
     from groundspeed.plugins.execution import execute
 
-    write_report(execute(spec), spec.report_path)
+    report = execute(spec)
+    if used := libraries.as_conditions(libraries.loaded()):
+        report = dataclasses.replace(report, conditions={**report.conditions, "libraries": used})
+    write_report(report, spec.report_path)
     return 0
 
 

@@ -33,12 +33,16 @@ SIDES = ("before", "after")
 def facets():
     """Every facet of this machine, as a worker reads them at its start."""
     from groundspeed.plugins import device
-    from groundspeed.workers import stack, system
+    from groundspeed.workers import loaded, stack, system
 
     with tempfile.TemporaryDirectory(prefix="gs-stack-") as cache:
         found = stack.discover(None, STACK, Path(cache))
         return system.merge(
-            system.stack_facets(found, "default"), device.environment_facets(), system.basic_facets(), system.facets()
+            system.stack_facets(found, "default"),
+            loaded.facets(found),
+            device.environment_facets(),
+            system.basic_facets(),
+            system.facets(),
         )
 
 

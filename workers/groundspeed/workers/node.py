@@ -13,7 +13,7 @@ from queue import Empty, Queue
 from typing import Any
 
 from groundspeed.service.wire import v1
-from groundspeed.workers import control, facets, hygiene, sandbox, system
+from groundspeed.workers import control, facets, hygiene, loaded, sandbox, system
 from groundspeed.workers.address import own_address
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull, Stopped
@@ -274,7 +274,7 @@ class WorkerNode:
 
     def _facets(self) -> tuple[v1.Facet, ...]:
         stack = system.stack_facets(self._node.stack, self._node.settings.stack)
-        found = facets.merge(stack, hygiene.environment(), system.facets())
+        found = facets.merge(stack, loaded.facets(self._node.stack), hygiene.environment(), system.facets())
         return facets.choose(found, self._node.settings.track_facets, self._node.settings.info_facets)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 from groundspeed.plugins.protocol import ChildSpec, Limits
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
-from groundspeed.workers import process
+from groundspeed.workers import loaded, process
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.caches import touch
 from groundspeed.workers.environment import Environment
 from groundspeed.workers.errors import SpoolFull
+from groundspeed.workers.facets import to_wire as to_facets
 from groundspeed.workers.logs import logger
 from groundspeed.workers.outcomes import judge
 from groundspeed.workers.process import Command
@@ -118,6 +119,7 @@ class Runner:
         self.attempt.check()
         report, unreadable = read_report(scratch / "report.json")
         outcome, evidence = judge(command, ended, report, unreadable)
+        replaced = loaded.otherwise(report.conditions if report else {}, self.facets)
         finding = Finding(
             key=key,
             benchmark=benchmark,
@@ -128,7 +130,7 @@ class Runner:
             report=report,
             conditions={"compile_caches": "warm" if warm else "cold", "control": self.attempt.control},
             environment=self.facets,
-            build=side.environment.facets(),
+            build=(*side.environment.facets(), *to_facets(replaced)),
             artefacts=self._keep_artefacts(report, scratch / "work"),
             plugin_version=plugin.version,
         )

@@ -17,6 +17,7 @@ _P2P_NVLINK = 2
 _ANCESTORS = {0: "SELF", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 _CLOCK_SM = 1
+_NO_LOCK = "NVML has no call for a lock of nvidia-smi -lgc; under load it shows in the clocks of a run's conditions"
 
 
 class Library(Protocol):
@@ -48,6 +49,7 @@ def of_device(nvml: Library, device: DeviceInfo, state: State) -> Iterator[Facet
     yield from (
         _ecc(nvml, device, prefix),
         _clocks(nvml, device, prefix),
+        Facet("node", f"{prefix}.locked_clocks", None, _NO_LOCK, tracked=False),
         _compute_mode(nvml, device, prefix),
         _pcie(nvml, device, prefix),
         _nvlinks(nvml, device, prefix),

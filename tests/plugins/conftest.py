@@ -58,7 +58,9 @@ class Child:
         return process
 
     def run(self, plugin, target=None, params=None, *, env=None, python=(sys.executable,), **more):
-        spec = self.spec(plugin, target, params, **more)
+        return self.run_spec(self.spec(plugin, target, params, **more), env=env, python=python)
+
+    def run_spec(self, spec, *, env=None, python=(sys.executable,)):
         process = self.start(spec, env, python)
         try:
             _, stderr = process.communicate(timeout=120)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from tests.plugins.test_registry import GOOD, distribution
 
 import groundspeed.plugins
+from groundspeed.plugins.gate import Gate, GateClosed, wait
 from groundspeed.plugins.protocol import ChildReport, ChildSpec
 
 PLUGIN = """
@@ -221,3 +224,29 @@ def test_a_spec_of_a_newer_version_is_refused_with_advice(child):
 def test_a_report_survives_the_trip_through_json():
     report = ChildReport(plugin="p", plugin_version="1", outcome="ok", conditions={"a": {"unavailable": "why"}})
     assert ChildReport.from_json(report.to_json()) == report
+
+
+def test_a_process_with_a_gate_is_ready_before_its_turn_and_does_nothing_until_then(child, tmp_path):
+    gate = Gate(tmp_path / "gate")
+    spec = dataclasses.replace(child.spec("command", params={"command": "true", "runs": 1}), gate=str(gate.path))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(child.run_spec(spec)))
+    thread.start()
+    progress = Path(spec.progress_path)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (progress.exists() and '"gate"' in progress.read_text()):
+        time.sleep(0.02)
+    assert '"gate"' in progress.read_text()
+    assert not Path(spec.report_path).exists()
+    gate.open()
+    thread.join(60)
+    gate.close()
+    assert found[0].outcome == "ok"
+    assert {"import", "gate", "measure"} <= set(found[0].phases_s)
+
+
+def test_a_gate_that_its_owner_leaves_ends_whoever_waits_at_it(tmp_path):
+    gate = Gate(tmp_path / "gate")
+    threading.Timer(0.1, gate.close).start()
+    with pytest.raises(GateClosed):
+        wait(str(gate.path))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
 
 import pytest
-from tests.bench.gpu import analysis, lines, plans
+from tests.bench.gpu import analysis, children, lines, plans
 
 from groundspeed.plugins import params as parameters
 from groundspeed.plugins.protocol import Limits
@@ -48,10 +49,10 @@ def test_every_line_is_in_the_documentation_with_its_command(root):
         assert f"`{name}`" in text, f"docs/measurement.md does not say how to repeat {name}"
 
 
-def test_the_time_is_shared_out_among_the_lines():
+def test_the_time_is_shared_out_among_the_lines_and_what_one_leaves_the_next_get():
     assert set(lines.WEIGHTS) == set(lines.LINES)
-    found = lines.shared_out(["same", "gemm"], 280)
-    assert found == {"same": 240, "gemm": 40}
+    assert lines.share_of("same", ["overhead"], 490) == pytest.approx(400)
+    assert lines.share_of("overhead", [], 300) == 300
 
 
 def test_an_a_a_of_equal_processes_finds_no_difference_and_uses_each_process_once():
@@ -65,17 +66,35 @@ def test_an_a_a_of_equal_processes_finds_no_difference_and_uses_each_process_onc
 def test_planted_delays_are_found_trial_by_trial():
     reports = pool("gpt +0 %", 72, 15e-3, 3e-4, 1) + pool("gpt +0.5 %", 72, 15.075e-3 * 1.001, 3e-4, 2)
     (row,) = analysis.sensitivity(reports, "gpt +0 %", ["gpt +0.5 %", "gpt +1 %"], "device_busy_time")
-    assert row["trials"] >= 20
-    assert row["called"] == row["trials"]
+    assert (row["blocks"], row["found"], row["wrong_way"]) == (24, 24, 0)
+    assert row["gate_called"] == row["gate_trials"] >= 10
     assert row["effect_of_all"] == pytest.approx(0.006, abs=3e-4)
+    habits = [{**one, "habits": {"do_bench": 1.0 + 0.1 * (index % 2)}} for index, one in enumerate(reports)]
+    (row,) = analysis.sensitivity(habits, "gpt +0 %", ["gpt +0.5 %"], "do_bench")
+    assert row["found"] < row["blocks"]
+
+
+def test_what_was_planted_is_read_off_the_trace():
+    spun = [report("gpt +1.0 %", 10.1e-3, spin=[{"name": "spin_kernel", "time_per_step_s": 1e-4}])]
+    (row,) = analysis.planted([*spun, report("gpt +1.0 %", 1.0, outcome="failed")])
+    assert row["planted_share"] == pytest.approx(0.01)
+
+
+def test_comparisons_are_counted_by_suite():
+    rows = analysis.in_all(pool("gpt", 30, 15e-3, 3e-4, 1) + pool("gemm", 12, 1e-3, 3e-4, 2))
+    assert [(row["tag"], row["comparisons"], row["false"]) for row in rows] == [
+        ("gpt", 5, 0), ("gemm", 2, 0), ("in all", 7, 0)]  # fmt: skip
+    assert analysis.in_all([]) == []
 
 
 def test_spread_overhead_and_tables():
     reports = pool("gpt", 10, 1.0, 0.01, 1)
     (row,) = analysis.spread(reports)
     assert 0.003 < row["cv"] < 0.02
-    (row,) = analysis.overhead(reports)
-    assert row["overhead_share"] == pytest.approx(0.6)
+    (row,) = analysis.overhead([{**one, "turn_s": 8.0} for one in reports])
+    assert row["overhead_share"] == pytest.approx(0.5)
+    assert row["share_beside_warmup"] == pytest.approx(3 / 8)
+    assert row["outside_s"] == pytest.approx(3.0)
     text = analysis.markdown([{"tag": "a|b", "cv": 0.0123, "median": 1.5}])
     assert "| a\\|b | 1.230% | 1.5 |" in text
 
@@ -109,6 +128,44 @@ def run(*arguments, root):
         [sys.executable, "-m", "tests.bench.gpu", *arguments], cwd=root, capture_output=True, text=True, timeout=280,
         check=False,
     )  # fmt: skip
+
+
+def test_a_lane_goes_on_after_what_crashes_hangs_or_cannot_start_and_keeps_the_last_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("GS_AHEAD", "2")
+    target = tmp_path / "odd.py"
+    target.write_text("import os, sys, time\n"
+                      "def dies(device): sys.stderr.write('last words\\n'); sys.stderr.flush(); os.abort()\n"
+                      "def hangs(device): time.sleep(600)\n")  # fmt: skip
+    env = {
+        "PYTHONPATH": os.pathsep.join(
+            [str(tmp_path), *map(str, children.environment()["PYTHONPATH"].split(os.pathsep))]
+        )
+    }
+    true = {"command": "true", "runs": 1, "warmups": 0}
+    jobs = [
+        {"tag": "dies", "plugin": "kernel", "target": "odd:dies", "env": env},
+        {"tag": "hangs", "plugin": "kernel", "target": "odd:hangs", "env": env, "timeout_s": 2.0},
+        {"tag": "no such argument", "plugin": "command", "nonsense": 1},
+        {"tag": "good", "plugin": "command", "params": true},
+    ]
+    lanes = children.Lanes(tmp_path / "line.jsonl", ["0"])
+    lanes.run({"0": jobs})
+    lanes.run({"0": jobs}, deadline_s=0.0)  # no time: nothing more
+    found = {one["tag"]: one for one in map(json.loads, (tmp_path / "line.jsonl").read_text().splitlines())}
+    assert {tag: one["outcome"] for tag, one in found.items()} == {
+        "dies": "crashed", "hangs": "timeout", "no such argument": "crashed", "good": "ok"}  # fmt: skip
+    assert "last words" in found["dies"]["evidence"]["stderr_tail"]
+    assert "most recent call first" in found["hangs"]["evidence"]["stderr_tail"]
+    assert found["good"]["turn_s"] > 0
+
+
+def test_a_line_that_was_cut_off_while_writing_is_read_up_to_there(tmp_path):
+    bench = lines.Bench(tmp_path, ["0"], 1.0)
+    bench.file("same").write_text('{"tag": 1}\n{"tag": 2}\n{"ta')
+    assert bench.reports("same") == [{"tag": 1}, {"tag": 2}]
+    bench.tables = False
+    with pytest.raises(lines.NoTables):
+        bench.reports("same")
 
 
 def test_the_driver_runs_a_line_without_a_gpu_and_makes_its_tables(root, tmp_path):

@@ -11,6 +11,8 @@ from tests.plugins.conftest import metric
 
 from groundspeed.plugins import (
     attention,
+    axes,
+    captured,
     checks,
     generation,
     kernel,
@@ -18,9 +20,10 @@ from groundspeed.plugins import (
     memory_bandwidth,
     open_loop,
     roofline,
+    tasks,
 )
 from groundspeed.plugins.execution import execute
-from groundspeed.plugins.spi import Context, WrongResult
+from groundspeed.plugins.spi import Context, Unsupported, WrongResult
 
 torch = pytest.importorskip("torch")
 HERE = "tests.plugins.targets_for_suites"
@@ -397,3 +400,55 @@ def test_collectives_and_a_slow_rank_in_training_are_told(here):
     assert report.facts["straggler"] == 1
     assert "rank 1 takes" in report.conditions["labels"]["straggler"]
     assert {one.params["rank"] for one in report.metrics if one.metric == "rank_time"} == {0, 1}
+
+
+def parts_of(batches):
+    model = torch.nn.Linear(4, 1)
+    with torch.no_grad():
+        model.weight.fill_(0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return tasks.TrainingParts(model, tasks.Feed(tasks.as_source(batches), "cpu"), lambda m, x: m(x).mean(), optimizer)
+
+
+PLAIN = {"precision": "own", "mode": "eager", "accumulation": 1, "channels_last": False, "checkpointing": False,
+         "fused": False}  # fmt: skip
+
+
+def test_a_captured_step_learns_from_every_batch_as_the_eager_one_does():
+    batches = [torch.full((2, 4), float(number)) for number in range(8)]
+    eager = parts_of(batches)
+    step = axes.training_step(eager, PLAIN, "cpu")
+    held = []
+    graphed = parts_of(batches)
+    inner = axes.training_step(graphed, PLAIN, "cpu")
+
+    def capture(one):
+        held.append(graphed.feed.source())
+        return one
+
+    again = captured.captured_step(graphed, inner, "cpu", PLAIN, capture)
+    for _ in range(3):  # what deciding that batches change has taken
+        eager.feed()
+    for _ in range(4):
+        assert float(step()) == float(again())
+        assert graphed.feed.source() is held[0]
+    assert torch.equal(eager.model.weight, graphed.model.weight)
+
+
+def test_what_a_graph_cannot_hold_is_refused_in_words(here):
+    report = here("training", f"{MODELS}.training:gpt_small", {"mode": "graph"})
+    assert (report.outcome, "needs a CUDA device" in report.evidence["message"]) == ("unsupported", True)
+    parts = parts_of([torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(3, 4)])
+    again = captured.captured_step(parts, parts.step, "cpu", PLAIN, lambda one: one)
+    with pytest.raises(Unsupported, match="batches of one shape"):
+        again()
+    with pytest.raises(Unsupported, match="loss scaling"):
+        captured.refuse(parts, "cuda:0", "fp16")
+    with pytest.raises(Unsupported, match="fixed batch"):
+        captured.captured_step(parts, parts.step, "cpu", {**PLAIN, "accumulation": 2}, lambda one: one)
+    parts.optimizer = torch.optim.AdamW(parts.model.parameters())
+    assert captured.capturable(parts).param_groups[0]["capturable"]
+    parts.make_optimizer = lambda parameters: torch.optim.AdamW(parameters)  # noqa: PLW0108 - takes nothing else
+    parts.optimizer = torch.optim.AdamW(parts.model.parameters())
+    with pytest.raises(Unsupported, match="capturable=True"):
+        captured.capturable(parts)

@@ -6,9 +6,11 @@ is not to be had is Unsupported with the reason.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from groundspeed.plugins.captured import captured_step
 from groundspeed.plugins.spi import Param, ParamValue, Unsupported
 from groundspeed.plugins.tasks import TrainingParts
 
@@ -25,6 +27,18 @@ TRAINING_AXES = (
     Param("accumulation", "int", 1, minimum=1, maximum=1024, description="batches a step"),
     Param("fused", "bool", False, description="fused optimiser; the target's `optimizer` must be a callable"),
 )
+
+ONE_DEVICE_AXES = tuple(
+    dataclasses.replace(
+        one,
+        choices=(*one.choices, "graph"),
+        description=f"{one.description}; graph: CUDA graph of the step",
+    )
+    if one.name == "mode"
+    else one
+    for one in TRAINING_AXES
+)
+"""Of training on one device: a step of several ranks is not captured."""
 
 
 def set_precision(precision: str) -> None:
@@ -56,18 +70,20 @@ def training_step(parts: TrainingParts, params: Mapping[str, ParamValue], device
     set_precision(precision)
     prepare_model(parts, params)
     scaler = torch.amp.GradScaler(device.partition(":")[0], enabled=precision == "fp16" and device != "cpu")
-    optimizer, feed, loss_of = parts.optimizer, parts.feed, parts.loss
+    feed, loss_of = parts.feed, parts.loss
 
     def step() -> object:
-        optimizer.zero_grad(set_to_none=True)
+        parts.optimizer.zero_grad(set_to_none=True)
         for _ in range(rounds):
             with autocast(precision, device):
                 loss = loss_of(parts.model, feed()) / rounds
             scaler.scale(loss).backward()
-        scaler.step(optimizer)
+        scaler.step(parts.optimizer)
         scaler.update()
         return loss
 
+    if params["mode"] == "graph":
+        return captured_step(parts, step, device, params)
     return step
 
 

@@ -21,6 +21,8 @@ class Memory:
     version = "1"
     description = "Peak memory of a training step or a request, by kind"
     needs = Needs(packages=("torch>=2.6",), target=True)
+    imports: ClassVar[tuple[str, ...]] = ("torch._dynamo",)
+    """Optimisers import it when the first is made."""
     params: tuple[Param, ...] = (
         Param("mode", "str", "training", choices=("training", "inference"), description="what the target is"),
         Param("batch_size", "int", 8, minimum=1, description="passed to the factory when it takes batch_size"),

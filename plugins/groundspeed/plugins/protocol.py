@@ -6,6 +6,9 @@ JSON to its standard input and closes it. The child writes its :class:`ChildRepo
 ``{"t": epoch seconds, "message": "..."}`` to ``progress_path``. Standard output and error belong to the code
 under test.
 
+With ``gate`` set the child imports everything it needs, reports "ready" and sleeps at that named pipe (gate.py) before
+it touches a device, so that its start costs the device no time.
+
 Exit status 0: a report is there, whatever its outcome. Anything else without a report: the worker decides between
 *crashed*, *oom* and *timeout* from how the process ended.
 """
@@ -36,6 +39,8 @@ class Limits:
     """Stop when the interval of the median is this narrow (0.01 = ±1 %)."""
     profile: bool = True
     """Run the separate device-trace pass where the device has one."""
+    profile_time_s: float = 0.4
+    """Steps traced: as many as fill this, at least ten and at most sixty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class ChildSpec:
     """Device UUIDs or indices this process may use; empty: all visible."""
     limits: Limits = field(default_factory=Limits)
     expected_version: str | None = None
+    gate: str = ""
+    """Named pipe to wait at before the device is touched; empty: go on at once."""
     version: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:
@@ -95,7 +102,8 @@ class ChildReport:
     ``conditions``: summary (clocks, power, temperature, throttle reasons, foreign processes, launch_bound, cold caches,
     steady) plus "trace": columns of equal length by name, with "t_s" the time since start; not-available things are
     ``{"unavailable": "why"}``.
-    ``phases_s``: seconds by phase: import, setup, warmup, measure, profile, teardown.
+    ``phases_s``: seconds by phase: import, gate (asleep before its turn), device (first touch of it), setup, warmup,
+    measure, profile, check, teardown.
     """
 
     plugin: str

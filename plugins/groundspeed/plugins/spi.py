@@ -230,6 +230,11 @@ class Measurement:
 
 
 class _Plugin(Protocol):
+    """May also have ``imports``, a tuple of names of modules that it needs only once it runs.
+
+    They are imported before the process has its turn on the device; one that is not there is not missed.
+    """
+
     name: str
     version: str
     description: str

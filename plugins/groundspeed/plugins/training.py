@@ -22,9 +22,11 @@ class Training:
     version = "1"
     description = "Training steps of the project's own model: step time, samples/s, peak memory"
     needs = Needs(packages=("torch>=2.6",), target=True)
+    imports: ClassVar[tuple[str, ...]] = ("torch._dynamo",)
+    """Optimisers import it when the first is made."""
     params: tuple[Param, ...] = (
         Param("batch_size", "int", 8, minimum=1, description="passed to the factory when it takes batch_size"),
-        *axes.TRAINING_AXES,
+        *axes.ONE_DEVICE_AXES,
         THREADS,
         SEED,
     )

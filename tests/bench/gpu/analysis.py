@@ -36,8 +36,11 @@ def series(reports):
     return found
 
 
-def gate_of(metric):
-    """As the product gates by default: a look after every pair from 3 to 12, the error rate held over all of them."""
+def gate_of(metric, pairs=None):
+    """As the product gates by default: a look after every pair from 3 to 12, the error rate held over all of them.
+
+    With ``pairs``: one look after so many.
+    """
     from groundspeed.service.domain.compare import GateConfig
     from groundspeed.service.domain.series import MIN_EFFECT
 
@@ -46,8 +49,9 @@ def gate_of(metric):
         DEVICE_THRESHOLD if clock == "device" and metric["kind"] == "time" else MIN_EFFECT.get(metric["kind"], 0.01)
     )
     return GateConfig(
-        threshold=threshold, direction=metric["direction"], min_pairs=MIN_PAIRS, max_pairs=MAX_PAIRS, peeks=None
-    )
+        threshold=threshold, direction=metric["direction"], min_pairs=pairs or MIN_PAIRS, max_pairs=pairs or MAX_PAIRS,
+        peeks=1 if pairs else None,
+    )  # fmt: skip
 
 
 def trials(base, head, config):
@@ -67,6 +71,15 @@ def trials(base, head, config):
     return found
 
 
+def blocks(base, head, config):
+    """Verdicts of disjoint blocks of ``config.min_pairs`` pairs each, one look at each."""
+    from groundspeed.service.domain.compare import compare
+
+    size = config.min_pairs
+    count = min(len(base), len(head)) // size
+    return [compare(base[i * size : (i + 1) * size], head[i * size : (i + 1) * size], config) for i in range(count)]
+
+
 def interleaved(processes):
     """One pool of equal processes as two sides: A B B A A B B A …"""
     first = [process for index, process in enumerate(processes) if index % 4 in {0, 3}]
@@ -76,9 +89,18 @@ def interleaved(processes):
 
 def same_with_itself(reports):
     """A/A: one row for each series: comparisons, false differences of gated ones, and the effects seen."""
+    return _same(reports, lambda declared, sides: trials(*sides, gate_of(declared)))
+
+
+def same_in_blocks(reports, pairs=MIN_PAIRS):
+    """The same with one look at each block of so many pairs: a narrower interval, and so a harder test."""
+    return _same(reports, lambda declared, sides: blocks(*sides, gate_of(declared, pairs)))
+
+
+def _same(reports, verdicts_of):
     rows = []
     for (tag, metric, where), (declared, processes) in series(reports).items():
-        verdicts = trials(*interleaved(processes), gate_of(declared))
+        verdicts = verdicts_of(declared, interleaved(processes))
         if not verdicts:
             continue
         effects = sorted(abs(one.effect) for one in verdicts if math.isfinite(one.effect))
@@ -90,6 +112,27 @@ def same_with_itself(reports):
             "median_effect": statistics.median(effects) if effects else math.nan,
             "largest_effect": effects[-1] if effects else math.nan,
         })  # fmt: skip
+    return rows
+
+
+def in_all(reports):
+    """A/A of each suite: processes, comparisons in blocks of three pairs, and how many of those, or of the sequential
+    gate's, any gated series called different. The last row is their sum."""
+    gated = defaultdict(lambda: {"comparisons": 0, "false": 0, "sequential": 0, "false_sequential": 0})
+    for row in same_in_blocks(reports):
+        if row["gates"]:
+            found = gated[row["tag"]]
+            found["comparisons"] = max(found["comparisons"], row["comparisons"])
+            found["false"] += row["false"]
+    for row in same_with_itself(reports):
+        if row["gates"]:
+            gated[row["tag"]]["sequential"] += row["comparisons"]
+            gated[row["tag"]]["false_sequential"] += row["false"]
+    counts = _count(report["tag"] for report in reports if report["outcome"] == "ok")
+    rows = [{"tag": tag, "processes": counts[tag], **found} for tag, found in gated.items()]
+    if rows:
+        whole = {name: sum(row[name] for row in rows) for name in rows[0] if name != "tag"}
+        rows.append({"tag": "in all", **whole})
     return rows
 
 
@@ -111,11 +154,28 @@ def habits_aside(reports):
     return rows
 
 
+HABIT = {"unit": "s", "direction": -1, "kind": "time", "gate": False, "clock": "wall"}
+
+
+def sides_of(reports, metric):
+    """tag → (declaration, one list of samples a process) of a metric or of a habit of another tool."""
+    if metric in HABITS:
+        found = defaultdict(lambda: (HABIT, []))
+        for report in reports:
+            if report["outcome"] == "ok" and metric in report.get("habits", {}):
+                found[report["tag"]][1].append([report["habits"][metric]])
+        return found
+    return {tag: (one, processes) for (tag, name, _), (one, processes) in series(reports).items() if name == metric}
+
+
 def sensitivity(reports, base, planted, metric):
-    """Hit rate of each planted delay, trial by trial."""
+    """Hit rate of each planted delay in disjoint blocks of three pairs, and what the default gate says, trial by trial.
+
+    Found: slower, and the 95 % interval of the block leaves 0 out. The gate besides asks for its threshold.
+    """
     from groundspeed.service.domain.compare import process_medians
 
-    found = {tag: (one, processes) for (tag, name, _), (one, processes) in series(reports).items() if name == metric}
+    found = sides_of(reports, metric)
     if base not in found:
         return []
     declared, without = found[base]
@@ -123,16 +183,31 @@ def sensitivity(reports, base, planted, metric):
     for tag in planted:
         if tag not in found:
             continue
-        verdicts = trials(without, found[tag][1], gate_of(declared))
-        true = statistics.median(process_medians(found[tag][1])) / statistics.median(process_medians(without)) - 1
+        slower = found[tag][1]
+        seen = blocks(without, slower, gate_of(declared, MIN_PAIRS))
+        verdicts = trials(without, slower, gate_of(declared))
+        true = statistics.median(process_medians(slower)) / statistics.median(process_medians(without)) - 1
         rows.append({
-            "planted": tag, "metric": metric, "trials": len(verdicts), "pairs": sum(one.pairs for one in verdicts),
-            "effect_of_all": true,
-            "called": sum(one.answer in CALLED for one in verdicts),
-            "interval_without_0": sum(one.low > 0 or one.high < 0 for one in verdicts),
-            "median_effect": statistics.median(one.effect for one in verdicts) if verdicts else math.nan,
+            "planted": tag, "metric": metric, "processes": len(slower), "effect_of_all": true,
+            "blocks": len(seen), "found": sum(one.low > 0 for one in seen),
+            "wrong_way": sum(one.high < 0 for one in seen),
+            "median_effect": statistics.median(one.effect for one in seen) if seen else math.nan,
+            "median_half_width": statistics.median((one.high - one.low) / 2 for one in seen) if seen else math.nan,
+            "gate_trials": len(verdicts), "gate_called": sum(one.answer in CALLED for one in verdicts),
         })  # fmt: skip
     return rows
+
+
+def planted(reports):
+    """What the extra kernel really took, as a share of the busy time of the same process."""
+    by_tag = defaultdict(list)
+    for report in reports:
+        busy = sorted(values_of(report, "device_busy_time"))
+        spin = sum(one["time_per_step_s"] for one in report.get("spin", ()))
+        if report["outcome"] == "ok" and busy:
+            by_tag[report["tag"]].append((spin, spin / (busy[len(busy) // 2] - spin)))
+    return [{"tag": tag, "processes": len(found), "spin_s": statistics.median(one[0] for one in found),
+             "planted_share": statistics.median(one[1] for one in found)} for tag, found in by_tag.items()]  # fmt: skip
 
 
 def spread(reports):
@@ -172,7 +247,10 @@ def _median_of(rows, tag, metric):
 
 
 def overhead(reports):
-    """Share of each suite's wall time in which nothing was measured, and where it went; seconds are means."""
+    """Share of each suite's turns in which no sample was taken, and where the time went; seconds are means.
+
+    A turn is from the end of the process before to the end of this one, so starting, handing over and ending are in it.
+    """
     by_tag = defaultdict(list)
     for report in reports:
         if report["outcome"] == "ok":
@@ -183,11 +261,20 @@ def overhead(reports):
         for report in found:
             for name, seconds in report["phases_s"].items():
                 phases[name] += seconds / len(found)
-        wall = statistics.mean(report["wall_s"] for report in found)
+        turn = statistics.mean(report.get("turn_s", report["wall_s"]) for report in found)
+        inside = sum(seconds for name, seconds in phases.items() if name not in {"import", "gate"})
         measuring = phases.get("measure", 0.0) + phases.get("profile", 0.0)
-        rows.append({"tag": tag, "processes": len(found), "wall_s": wall, "measuring_s": measuring,
-                     "overhead_share": 1 - measuring / wall, "phases_s": dict(phases)})  # fmt: skip
+        rows.append({"tag": tag, "processes": len(found), "turn_s": turn, "measuring_s": measuring,
+                     "overhead_share": 1 - measuring / turn, "warmup_s": phases.get("warmup", 0.0),
+                     "device_s": phases.get("device", 0.0), "setup_s": phases.get("setup", 0.0),
+                     "check_s": phases.get("check", 0.0), "outside_s": turn - inside,
+                     "share_beside_warmup": 1 - (measuring + phases.get("warmup", 0.0)) / turn,
+                     "phases_s": dict(phases)})  # fmt: skip
     return rows
+
+
+def failed(reports):
+    return [row for row in outcomes(reports) if row["outcome"] != "ok"]
 
 
 def outcomes(reports):
@@ -215,7 +302,7 @@ def markdown(rows, columns=None):
 
 def _cell(name, value):
     if isinstance(value, float):
-        share = any(word in name for word in ("effect", "cv", "share", "differ", "worst", "ratio"))
+        share = any(word in name for word in ("effect", "cv", "share", "differ", "worst", "ratio", "half_width"))
         return "" if math.isnan(value) else f"{value:.3%}" if share else f"{value:.6g}"
     return str(value).replace("|", "\\|").replace("\n", " ")
 

@@ -5,16 +5,22 @@ A line gets a :class:`Bench` and returns {title: rows}. Running twice with the s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from tests.bench.gpu import analysis, plans
 from tests.bench.gpu.children import Lanes, child, environment
+
+
+class NoTables(Exception):
+    """Reports only were asked for."""
 
 
 class Bench:
@@ -23,6 +29,7 @@ class Bench:
     def __init__(self, out, devices, seconds, *, small=False, most=10_000, runs=True):
         self.out, self.devices, self.small, self.most, self.runs = Path(out), devices, small, most, runs
         self.until = time.monotonic() + seconds
+        self.tables = True
         self.out.mkdir(parents=True, exist_ok=True)
 
     def left(self):
@@ -32,13 +39,24 @@ class Bench:
         return self.out / f"{line}.jsonl"
 
     def reports(self, line):
+        """Those kept so far, for tables. Raises NoTables where none are wanted."""
+        if not self.tables:
+            raise NoTables("--no-tables")
+        return self.kept(line)
+
+    def kept(self, line):
+        """Those kept so far; a last line that was being written when the driver was ended is left out."""
         path = self.file(line)
-        return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+        found = []
+        for text in path.read_text().splitlines() if path.exists() else ():
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(text))
+        return found
 
     def prepared(self, jobs):
         return [plans.shrunk(one) if self.small else one for one in jobs]
 
-    def lanes(self, line, rounds, ahead=2, share=1.0):
+    def lanes(self, line, rounds, ahead=None, share=1.0):
         """Each round on the next device; what does not fit into the time is left out."""
         if not self.runs:
             return
@@ -72,8 +90,17 @@ def same(bench):
     rounds = [plans.same() if number % 2 == 0 else plans.same()[::-1] for number in range(200)]
     bench.lanes("same", rounds)
     reports = bench.reports("same")
-    return {"A/A": analysis.same_with_itself(reports), "Habits of other tools": analysis.habits_aside(reports),
+    return {"A/A in all": analysis.in_all(reports), "A/A by the default gate": analysis.same_with_itself(reports),
+            "A/A in blocks of three pairs": analysis.same_in_blocks(reports),
+            "Habits of other tools": analysis.habits_aside(reports),
             "Spread between processes": analysis.spread(reports), "Overhead": analysis.overhead(reports)}  # fmt: skip
+
+
+def overhead(bench):
+    """Each suite as it runs by default: what its turns on the device are spent on."""
+    bench.lanes("overhead", [plans.overhead()] * 2)
+    reports = bench.reports("overhead")
+    return {"Overhead": analysis.overhead(reports), "What did not run": analysis.failed(reports)}
 
 
 def same_collectives(bench):
@@ -84,21 +111,26 @@ def same_collectives(bench):
 
 def sensitivity(bench):
     """Planted delays of 0.2, 0.5 and 1 % on the device, and one on the host; trials are disjoint blocks."""
-    bench.lanes("sensitivity", [plans.delays(number) for number in range(120)])
+    bench.lanes("sensitivity", [[plans.calibration()]])
+    busy = [value for report in bench.kept("sensitivity") if report["tag"] == "gpt calibration"
+            for value in analysis.values_of(report, "device_busy_time")]  # fmt: skip
+    bench.lanes("sensitivity", plans.delays(sorted(busy)[len(busy) // 2] if busy else plans.BUSY_S))
     reports = bench.reports("sensitivity")
     planted = [f"gpt +{share} %" for share in plans.DELAYS]
     found = {f"Trials by {metric}": analysis.sensitivity(reports, "gpt +0 %", planted, metric)
-             for metric in ("device_busy_time", "step_time")}  # fmt: skip
+             for metric in ("device_busy_time", "step_time", *analysis.HABITS)}  # fmt: skip
     host = [row for row in analysis.spread(reports)
             if row["metric"] in {"device_busy_time", "exposed_host_time", "step_time"}]  # fmt: skip
-    return {**found, "Where a delay shows": host, "Habits of other tools": analysis.habits_aside(reports)}
+    return {**found, "What was planted, by the trace": analysis.planted(reports), "Where a delay shows": host,
+            "A/A of what has no delay": analysis.same_in_blocks([r for r in reports if r["tag"] == "gpt +0 %"]),
+            "Habits of other tools": analysis.habits_aside(reports), "Overhead": analysis.overhead(reports),
+            "What did not run": analysis.failed(reports)}  # fmt: skip
 
 
 def gemm(bench):
     """gemm beside a hand-written event loop in the same process."""
-    path = bench.out / "gemm.jsonl"
-    apart(bench, "gemm_by_hand", path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    apart(bench, "gemm_by_hand", bench.file("gemm"))
+    rows = bench.reports("gemm")
     return {"gemm beside a loop by hand": [
         {"precision": row["precision"], "largest_effect": max(map(abs, row["ours_over_hand_minus_1"])),
          "hand_s": row["hand_s"]} for row in rows]}  # fmt: skip
@@ -108,14 +140,36 @@ def apart(bench, module, *arguments):
     """A driver of its own in a process of its own; one that fails or takes too long is told and stops nothing."""
     if not bench.runs or bench.small:
         return
+    said = told(module, *arguments, limit_s=max(bench.left(), 30.0))
+    sys.stdout.write(said["output"])
+    if said["status"]:
+        sys.stdout.write(f"{module}: {said['status']}\n")
+
+
+def told(module, *arguments, limit_s):
+    """What a driver of its own printed, as far as it came, and how it ended: 0, a status, or "cut off"."""
     command = [sys.executable, "-m", f"tests.bench.gpu.{module}", *map(str, arguments)]
-    try:
-        done = subprocess.run(command, env=environment(), check=False, timeout=max(bench.left(), 60.0))
-        words = f"status {done.returncode}" if done.returncode else ""
-    except subprocess.TimeoutExpired:
-        words = "cut off"
-    if words:
-        sys.stdout.write(f"{module}: {words}\n")
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, env=environment(), stdout=output, stderr=subprocess.STDOUT,
+                                   start_new_session=True)  # fmt: skip
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            status = "cut off"
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return {"check": module, "status": status, "output": output.read()[-20_000:]}
+
+
+def agree(bench):
+    """Our reference models beside torchvision's and transformers', and CUPTI beside torch.profiler, each by itself."""
+    if bench.runs and not bench.small:
+        for module in ("tracers_agree", "models_agree"):
+            with bench.file("agree").open("a") as file:
+                file.write(json.dumps(told(module, limit_s=max(bench.left(), 30.0))) + "\n")
+    return {"Checks": [{"check": one["check"], "status": one["status"], "output": one["output"]}
+                       for one in bench.reports("agree")]}  # fmt: skip
 
 
 def nccl(bench):
@@ -151,28 +205,55 @@ def beside(reports, by_hand):
 
 def failures(bench):
     """Out of memory, crash, device assertion, hang and contamination, each with a clean run after it."""
-    from tests.bench.gpu import suites
-
+    bench.lanes("failures", [plans.wrong()], ahead=1)
     if bench.runs and not bench.small:
-        suites.failures(Lanes(bench.file("failures"), bench.devices, 1))
+        contaminate(bench)
     return {"How each ended": analysis.outcomes(bench.reports("failures"))}
+
+
+def contaminate(bench):
+    """A run beside another process on the device, and one after it."""
+    beside, after = plans.contaminated()
+    with busy_device(bench, bench.devices[0]):
+        bench.lanes("failures", [beside], ahead=0)
+    bench.lanes("failures", [after], ahead=0)
+
+
+@contextlib.contextmanager
+def busy_device(bench, device, seconds=120):
+    """Another process multiplies matrices on the device, from when it says so."""
+    sign = bench.out / "busy"
+    code = (f"import torch,time,pathlib\na=torch.randn(8192,8192,device='cuda',dtype=torch.bfloat16)\na@a\n"
+            f"torch.cuda.synchronize()\npathlib.Path({str(sign)!r}).touch()\nend=time.time()+{seconds}\n"
+            "while time.time()<end: a@a; torch.cuda.synchronize()")  # fmt: skip
+    other = subprocess.Popen([sys.executable, "-c", code], env=environment(CUDA_VISIBLE_DEVICES=device),
+                             start_new_session=True)  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while not sign.exists() and other.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        yield
+    finally:
+        other.kill()
+        other.wait()
+        sign.unlink(missing_ok=True)
 
 
 def more(bench):
     """The default run of each further suite: spread for each clock, share of the ceiling, A/A."""
-    rounds = [plans.more() if number % 2 == 0 else plans.more()[::-1] for number in range(60)]
-    bench.lanes("more", rounds, ahead=1)
+    bench.lanes("more", plans.more())
     reports = bench.reports("more")
     rows = analysis.spread(reports)
-    return {"Spread between processes": rows, "A/A": analysis.same_with_itself(reports),
+    return {"Spread between processes": rows, "A/A by the default gate": analysis.same_with_itself(reports),
+            "A/A of five pairs": analysis.same_in_blocks(reports, 5),
             "Shares of the measured ceiling": analysis.shares(rows, "memory-bandwidth copy", "gemm bf16"),
-            "What did not run": [row for row in analysis.outcomes(reports) if row["outcome"] != "ok"],
+            "What did not run": analysis.failed(reports),
             "Overhead": analysis.overhead(reports)}  # fmt: skip
 
 
 def attention(bench):
     """Each backend against float64 over shapes, and why one cannot run a shape."""
-    bench.lanes("attention", [[one] for one in plans.attention()], ahead=1)
+    bench.lanes("attention", [[one] for one in plans.attention()])
     reports = bench.reports("attention")
     wanted = ("device_flops", "peak_share", "relative_error")
     rows = []
@@ -190,7 +271,7 @@ def kernel(bench):
     """A Triton LayerNorm+GELU beside the unfused and the compiled operators, with the roofline plot."""
     from groundspeed.plugins import roofline
 
-    bench.lanes("kernel", [[one] for one in plans.kernels()], ahead=1)
+    bench.lanes("kernel", [[one] for one in plans.kernels()])
     reports = [report for report in bench.reports("kernel") if report["outcome"] == "ok"]
     points, ceilings = [], None
     for report in reports:
@@ -208,7 +289,7 @@ def kernel(bench):
 
 def loader(bench):
     """Loaders made slow on purpose, and the name each is given."""
-    bench.one_after_the_other("loader", plans.loaders())
+    bench.lanes("loader", [plans.loaders()], ahead=1)
     return {"Loaders made slow on purpose": [
         {"made": report["tag"], "named": report["facts"].get("bottleneck", report["outcome"]),
          "right": report["tag"] == report["facts"].get("bottleneck"), "message": report["evidence"].get("message", "")}
@@ -305,26 +386,20 @@ def straggler(bench):
 
 
 def load_one_device(bench, world):
-    code = ("import torch,time\na=torch.randn(8192,8192,device='cuda',dtype=torch.bfloat16)\nend=time.time()+240\n"
-            "while time.time()<end: a@a; torch.cuda.synchronize()")  # fmt: skip
-    other = subprocess.Popen([sys.executable, "-c", code], env=environment(CUDA_VISIBLE_DEVICES=bench.devices[-1]))
-    try:
-        time.sleep(8)
+    with busy_device(bench, bench.devices[-1], 240):
         bench.one_after_the_other("straggler", plans.scaling(world)[:1])
-    finally:
-        other.kill()
-        other.wait()
 
 
 LINES = {one.__name__: one for one in (
-    same, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults, straggler,
+    same, overhead, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults,
+    straggler, agree,
 )}  # fmt: skip
-WEIGHTS = {"same": 240, "same_collectives": 150, "sensitivity": 290, "gemm": 40, "nccl": 150, "failures": 150, "more": 200,
-           "attention": 110, "kernel": 60, "loader": 100, "scaling": 100, "faults": 90, "straggler": 60}  # fmt: skip
-"""What each line wants of a short time, in seconds for two H200s."""
+WEIGHTS = {"same": 400, "overhead": 90, "same_collectives": 150, "sensitivity": 410, "gemm": 25, "nccl": 150, "failures": 50,
+           "more": 230, "attention": 90, "kernel": 55, "loader": 30, "scaling": 100, "faults": 90, "straggler": 60,
+           "agree": 70}  # fmt: skip
+"""What each line wants of a short time, in seconds of one H200 (those over several: of two)."""
 
 
-def shared_out(names, total):
-    """Seconds of each line when all of them must fit into ``total``."""
-    whole = sum(WEIGHTS[name] for name in names)
-    return {name: total * WEIGHTS[name] / whole for name in names}
+def share_of(name, later, left):
+    """Seconds of a line when it and the ``later`` ones must fit into what is left: what one does not use, others get."""
+    return left * WEIGHTS[name] / sum(WEIGHTS[one] for one in (name, *later))

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from groundspeed.plugins.protocol import Limits
+
+LIMITS = asdict(Limits())
 HERE = "tests.bench.gpu.workloads"
 MODELS = "groundspeed.plugins.models"
-BUSY_S = 15.5e-3
-"""Device-busy time of the GPT step on an H200: what the planted shares refer to; the trace says what was planted."""
-SHORT = {"warmup_max_s": 0.8, "min_time_s": 0.25, "max_time_s": 0.5, "max_samples": 60}
+BUSY_S = 9e-3
+"""Device-busy time of the GPT step, where it could not be measured first; the trace says what was planted."""
+SHORT = {"warmup_max_s": 0.8, "min_time_s": 0.25, "max_time_s": 0.5, "max_samples": 60, "profile_time_s": 0.25}
+"""Of a pool: it is the number of processes that decides, not the length of each."""
 TINY = {"warmup_max_s": 0.1, "min_time_s": 0.01, "max_time_s": 0.05, "max_samples": 10, "min_samples": 3}
+ROUNDS, MORE_PAIRS = 24, 36
+"""Of the planted delays: processes of each, and further pairs without and with 0.5 %, for twenty blocks of three."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
 DELAYS = (0.2, 0.5, 1.0)
 
@@ -27,8 +35,7 @@ def shrunk(one):
     for name, other in swaps.items():
         if target == f"{MODELS}.{name}":
             target = f"{MODELS}.{other}"
-    local = {f"{HERE}:gpt": f"{MODELS}.training:gpt_small", f"{HERE}:resnet50": f"{MODELS}.training:resnet_small",
-             f"{HERE}:bert": f"{MODELS}.inference:bert_small", f"{HERE}:bert_graph": f"{MODELS}.inference:bert_small",
+    local = {f"{HERE}:gpt": f"{HERE}:gpt_small", f"{HERE}:resnet50": f"{MODELS}.training:resnet_small",
              f"{HERE}:memory_gpt": f"{MODELS}.training:gpt_small"}  # fmt: skip
     target = local.get(target, target)
     params = {key: value for key, value in one["params"].items() if key not in {"precision", "launch", "mode", "bytes"}}
@@ -42,17 +49,35 @@ def shrunk(one):
 
 def same(kinds=None):
     """One process of each kind that an A/A needs; the caller repeats and turns the order."""
-    fp16 = {"precision": "fp16"}
-    latency = {**SHORT, "max_time_s": 0.6}
+    bf16 = {"precision": "bf16"}
     found = [
-        job("gemm", "gemm", f"{HERE}:gpt", {"precision": "bf16"}, {**SHORT, "max_time_s": 1.0}),
-        job("resnet50", "training", f"{HERE}:resnet50", {"precision": "bf16", "batch_size": 64, "channels_last": True}),
-        job("gpt", "training", f"{HERE}:gpt", {"precision": "bf16"}),
-        job("bert eager", "inference", f"{HERE}:bert", {}, latency),
-        job("bert graph", "inference", f"{HERE}:bert_graph", {**fp16, "mode": "graph"}, latency),
+        job("gemm", "gemm", None, bf16),
+        job("resnet50", "training", f"{HERE}:resnet50", {**bf16, "batch_size": 32, "channels_last": True}),
+        job("gpt", "training", f"{HERE}:gpt", bf16),
+        job("bert eager", "inference", f"{HERE}:bert", {}),
+        job("bert graph", "inference", f"{MODELS}.inference:bert_base", {"precision": "fp16", "mode": "graph"}),
         job("memory", "memory", f"{HERE}:memory_gpt", {"batch_size": 8}),
     ]
     return [one for one in found if kinds is None or one["tag"] in kinds]
+
+
+def overhead():
+    """Each suite as it runs by default, with the core's own limits: what its turns are spent on."""
+    bf16, whole = {"precision": "bf16"}, dict(LIMITS)
+    found = [
+        job("gemm", "gemm", None, bf16),
+        job("training gpt", "training", f"{MODELS}.training:gpt", bf16),
+        job("training resnet50", "training", f"{MODELS}.training:resnet50", {**bf16, "batch_size": 64}),
+        job("training gpt graph", "training", f"{MODELS}.training:gpt", {**bf16, "mode": "graph"}),
+        job("inference eager", "inference", f"{MODELS}.inference:bert_base", {"precision": "fp16"}),
+        job("inference graph", "inference", f"{MODELS}.inference:bert_base", {"precision": "fp16", "mode": "graph"}),
+        job("memory", "memory", f"{MODELS}.training:gpt", {}),
+        job("memory-bandwidth", "memory-bandwidth", None, {}),
+        job("attention", "attention", None, {}),
+        job("kernel", "kernel", f"{MODELS}.kernels:layernorm_gelu", {"variant": "unfused"}),
+        job("dataloader", "dataloader", "tests.bench.gpu.loaders:ready_loader", {"workers": 4}),
+    ]
+    return [{**one, "limits": whole} for one in found]
 
 
 def same_collectives():
@@ -61,38 +86,51 @@ def same_collectives():
     return [job("collectives", "collectives", None, params)]
 
 
-def delays(number):
-    """GPT without and with a planted delay on the device; every third time one on the host."""
+def gpt_delayed(tag, **env):
+    return job(tag, "training", f"{HERE}:gpt", {"precision": "bf16"}, env=env)
 
-    def gpt(tag, **env):
-        return job(tag, "training", f"{HERE}:gpt", {"precision": "bf16"}, env=env)
 
-    one = [gpt("gpt +0 %")]
-    one += [gpt(f"gpt +{share} %", GS_DELAY_S=BUSY_S * share / 100) for share in DELAYS]
-    if number % 3 == 0:
-        one.append(gpt("gpt host +3 ms", GS_HOST_DELAY_S=3e-3))
-    return one if number % 2 == 0 else one[::-1]
+def calibration():
+    """What a step takes, before anything is planted."""
+    return gpt_delayed("gpt calibration")
+
+
+def delays(busy_s=BUSY_S):
+    """GPT without and with a planted delay on the device, and one on the host: whole rounds, then pairs for more blocks.
+
+    Every second round runs backwards, so that what drifts meets all of them alike.
+    """
+    planted = {share: gpt_delayed(f"gpt +{share} %", GS_DELAY_S=busy_s * share / 100) for share in DELAYS}
+    whole = [gpt_delayed("gpt +0 %"), *planted.values(), gpt_delayed("gpt host +3 ms", GS_HOST_DELAY_S=3e-3)]
+    pair = [gpt_delayed("gpt +0 %"), planted[0.5]]
+    rounds = [whole] * ROUNDS + [pair] * MORE_PAIRS
+    return [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
 
 
 def more():
-    """The default run of every suite of bandwidth, attention, kernels, loading, programs, serving and generation."""
-    found = [job(f"memory-bandwidth {name}", "memory-bandwidth", None, {"operation": name})
-             for name in ("copy", "read", "write", "triad", "host_to_device", "device_to_host")]  # fmt: skip
-    found.append(job("memory-bandwidth pageable", "memory-bandwidth", None,
-                     {"operation": "host_to_device", "host_memory": "pageable"}))  # fmt: skip
-    found.append(job("gemm bf16", "gemm", None, {"precision": "bf16"}, {**SHORT, "max_time_s": 1.0}))
-    found += [job(f"attention {backend}", "attention", None, {"backend": backend, "direction": "both"})
-              for backend in ("flash", "efficient", "cudnn", "math")]  # fmt: skip
-    found += [job(f"kernel {variant}", "kernel", f"{MODELS}.kernels:layernorm_gelu",
-                  {"variant": variant, "precision": "bf16", "tolerance": 0.02})
-              for variant in ("unfused", "triton")]  # fmt: skip
-    found.append(
-        job("dataloader", "dataloader", "tests.bench.gpu.loaders:ready_loader", {"workers": 4, "seconds": 1.5})
-    )
-    found.append(job("command", "command", None, {"command": "{python} -c pass", "runs": 10}))
-    found.append(job("serving", "serving", f"{MODELS}.inference:bert_base", {"precision": "fp16", "seconds": 3.0}))
-    found.append(job("generation", "generation", f"{MODELS}.generation:gpt", {"precision": "bf16"}))
-    return found
+    """Rounds of the further suites: five pairs of each suite's default run, and some of its other parameters."""
+    bf16 = {"precision": "bf16"}
+    fused = {"variant": "triton", "precision": "bf16", "tolerance": 0.02}
+    core = [
+        job("memory-bandwidth copy", "memory-bandwidth", None, {"operation": "copy"}),
+        job("memory-bandwidth host_to_device", "memory-bandwidth", None, {"operation": "host_to_device"}),
+        job("attention flash", "attention", None, {"backend": "flash", "direction": "both"}),
+        job("kernel triton", "kernel", f"{MODELS}.kernels:layernorm_gelu", fused),
+        job("dataloader", "dataloader", "tests.bench.gpu.loaders:ready_loader", {"workers": 4, "seconds": 1.0}),
+        job("command", "command", None, {"command": "{python} -c pass", "runs": 10}),
+    ]
+    others = [job(f"memory-bandwidth {name}", "memory-bandwidth", None, {"operation": name})
+              for name in ("read", "write", "triad", "device_to_host")]  # fmt: skip
+    others.append(job("memory-bandwidth pageable", "memory-bandwidth", None,
+                      {"operation": "host_to_device", "host_memory": "pageable"}))  # fmt: skip
+    others.append(job("gemm bf16", "gemm", None, bf16, {**SHORT, "max_time_s": 1.0}))
+    others += [job(f"attention {backend}", "attention", None, {"backend": backend, "direction": "both"})
+               for backend in ("efficient", "cudnn", "math")]  # fmt: skip
+    others.append(job("kernel unfused", "kernel", f"{MODELS}.kernels:layernorm_gelu", {**fused, "variant": "unfused"}))
+    others.append(job("serving", "serving", f"{MODELS}.inference:bert_base", {"precision": "fp16", "seconds": 2.0}))
+    others.append(job("generation", "generation", f"{MODELS}.generation:gpt", bf16))
+    rounds = [[*core, *(others if number in {1, 5, 9} else [])] for number in range(10)]
+    return [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
 
 
 def attention():
@@ -144,6 +182,22 @@ def loaders():
     ]
 
 
+def wrong():
+    """What goes wrong, each followed by a clean run of the same kind on the same device."""
+    found = []
+    for name in ("out_of_memory", "crash", "bad_kernel", "hang"):
+        found.append(job(name, "training", f"{HERE}:{name}", timeout_s=12.0 if name == "hang" else 60.0))
+        found.append(job(f"clean after {name}", "training", f"{HERE}:steady"))
+    return found
+
+
+def contaminated():
+    """Beside another process that loads the device, and once that is gone."""
+    return [job("contaminated", "training", f"{HERE}:steady")], [
+        job("clean after contaminated", "training", f"{HERE}:steady")
+    ]
+
+
 def collectives(world):
     """All six operations over the whole sweep, for the comparison with NCCL's own loop."""
     return [job(f"{name} x{world}", "collectives", None,
@@ -164,7 +218,8 @@ def scaling(world):
 
 def everything():
     """Every job of every line, for the check that plugins take them."""
-    found = same() + same_collectives() + delays(0) + more() + attention() + kernels() + loaders()
+    found = [*same(), *overhead(), calibration(), *same_collectives(), *attention(), *kernels(), *loaders(), *wrong()]
+    found += [one for jobs in (*delays()[:3], *more()[:2]) for one in jobs]
     for world in (2, 4, 8):
         found += collectives(world) + scaling(world)
     return found

@@ -92,5 +92,22 @@ def cool_down(
     return current
 
 
+def settle(
+    strangers: Callable[[], Collection[Process]],
+    *,
+    at_most_s: float = 1.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Waits, within bounds, for the process before to leave the device's list; returns the seconds waited.
+
+    A process that has ended is listed until the driver has taken its context down. One that stays is somebody else's.
+    """
+    waited = 0.0
+    while waited < at_most_s and strangers():
+        sleep(0.02)
+        waited = round(waited + 0.02, 2)
+    return waited
+
+
 def mib(size: int | None) -> str:
     return "an unknown amount" if size is None else f"{size / (1 << 20):.0f} MiB"

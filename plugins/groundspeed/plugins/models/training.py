@@ -62,11 +62,11 @@ def gpt(device: str, batch_size: int = 8, length: int = 512) -> dict[str, Any]:
     """GPT-2 small with its vocabulary padded to a multiple of 64, as training codes do: unaligned products are slow."""
     with torch.device(device):
         model = Gpt(words=50304)
-    return _gpt(model, device, batch_size, length, 50304)
+    return next_token_task(model, device, batch_size, length, 50304)
 
 
 def gpt_small(device: str, batch_size: int = 4) -> dict[str, Any]:
-    return _gpt(Gpt(SMALL, 100, 32), device, batch_size, 16, 100)
+    return next_token_task(Gpt(SMALL, 100, 32), device, batch_size, 16, 100)
 
 
 def _images(
@@ -101,7 +101,8 @@ def _bert(model: Bert, shape: Shape, device: str, batch_size: int, length: int, 
     }
 
 
-def _gpt(model: Gpt, device: str, batch_size: int, length: int, words: int) -> dict[str, Any]:
+def next_token_task(model: Gpt, device: str, batch_size: int, length: int, words: int) -> dict[str, Any]:
+    """Training of a decoder on random tokens; ``words``: its vocabulary."""
     model.to(device)
     return {
         "model": model,

@@ -10,7 +10,7 @@ from typing import Any
 
 from groundspeed.plugins.device import open_backend
 from groundspeed.plugins.device.base import Backend, State
-from groundspeed.plugins.device.hygiene import changes, clean_findings, cool_down
+from groundspeed.plugins.device.hygiene import changes, clean_findings, cool_down, foreign, settle
 from groundspeed.plugins.device.nvml import own_processes
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.sampler import Sampler, Trace
@@ -32,6 +32,8 @@ class Conditions:
     why_none: str = ""
     cooled_to_c: float | None = None
     """Temperature at which the device was let start; None: not known."""
+    left_after_s: float = 0.0
+    """How long a process that had just ended still showed on the device."""
 
     @classmethod
     def start(cls, device: str) -> Conditions:
@@ -47,6 +49,7 @@ class Conditions:
             return conditions
         uuid = conditions.device_uuid
         conditions.cooled_to_c = cool_down(lambda: backend.reading(uuid).temperature_c)
+        conditions.left_after_s = settle(lambda: foreign(backend.processes(uuid), own_processes()))
         conditions.state_before = backend.state(uuid)
         conditions.sampler = Sampler(backend, conditions.device_uuid)
         conditions.sampler.start()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from groundspeed.plugins.spi import Artefact, Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
 from groundspeed.plugins.timing import classify
-from groundspeed.plugins.timing.clocks import clock_for
 from groundspeed.plugins.timing.loop import CHUNK_S, DEVICE_CHUNK_S, Loop, LoopResult, quiet_collector
 from groundspeed.plugins.timing.peak import peak_memory, reset_peak
 from groundspeed.plugins.timing.profile import ProfileResult, profile_steps
 from groundspeed.plugins.timing.reference import Reference, reference_for
 from groundspeed.plugins.timing.steady import SteadyTest
+from groundspeed.plugins.timing.unbroken import loop_clock
 
 if TYPE_CHECKING:
     from groundspeed.plugins.execution import Session
@@ -78,7 +78,7 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
 def _loop(session: Session, workload: Workload, reference: Reference | None) -> LoopResult:
     loop = Loop(
         workload.step,
-        clock_for(session.device),
+        loop_clock(session.device),
         session.spec.limits,
         session.progress,
         workload.mode,
@@ -100,7 +100,13 @@ def _profile(session: Session, workload: Workload, seen: LoopResult) -> ProfileR
     if not session.spec.limits.profile:
         return ProfileResult(unavailable="profiling is turned off for this suite")
     with session.phase("profile"), quiet_collector():
-        return profile_steps(workload.step, session.device, statistics.median(seen.chunk.wall_s), session.progress)
+        return profile_steps(
+            workload.step,
+            session.device,
+            statistics.median(seen.chunk.wall_s),
+            session.progress,
+            session.spec.limits.profile_time_s,
+        )
 
 
 def _classify(

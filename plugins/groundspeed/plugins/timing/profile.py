@@ -106,7 +106,11 @@ def open_tracer(kind: str) -> tuple[Tracer, str]:
 
 
 def profile_steps(
-    step: Callable[[], object], device: str, step_s: float, progress: Callable[[str], None]
+    step: Callable[[], object],
+    device: str,
+    step_s: float,
+    progress: Callable[[str], None],
+    aim_s: float = AIM_S,
 ) -> ProfileResult:
     """Traces steps of about ``step_s`` seconds each, the device waited for after every one."""
     import torch
@@ -115,7 +119,7 @@ def profile_steps(
     if kind not in {"cuda", "xpu"}:
         return ProfileResult(unavailable=f"there is no tracer for {kind}")
     module = getattr(torch, kind)
-    count = max(MIN_STEPS, min(MAX_STEPS, int(AIM_S / max(step_s, 1e-6))))
+    count = max(MIN_STEPS, min(MAX_STEPS, int(aim_s / max(step_s, 1e-6))))
     progress(f"profiling {count} steps")
     begin = time.perf_counter()
     tracer, name = open_tracer(kind)

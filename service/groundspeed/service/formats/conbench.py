@@ -1,12 +1,15 @@
-"""Conbench results: posted payloads (benchadapt), replies of its API (one, a page, an export), one or one a line."""
+"""Conbench results: posted payloads (benchadapt), replies of its API (one, pages, histories), history downloads."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from groundspeed.service.formats.records import (
+    Clock,
     Fact,
     Item,
     Machine,
@@ -16,6 +19,7 @@ from groundspeed.service.formats.records import (
     Skipped,
     Where,
     finite,
+    number_of,
     spread_of,
 )
 from groundspeed.service.formats.source import Document, dict_of, list_of, loads, text_of
@@ -28,6 +32,8 @@ _UNITS = {"i/s": "items/s", "b/s": "B/s", "B/s": "B/s", "s": "s", "ns": "ns", "B
 
 
 def sniff(head: str) -> bool:
+    if head.startswith("# original URL:") or ('"commit_hash"' in head and '"single_value_summary"' in head):
+        return True
     return ('"stats"' in head and ('"batch_id"' in head or '"run_id"' in head)
         and '"machine_info"' not in head.partition('"stats"')[0]) or (
         '"tags"' in head and '"stats"' in head and ('"github"' in head or '"batch_id"' in head or '"run_id"' in head)
@@ -36,6 +42,9 @@ def sniff(head: str) -> bool:
 
 def parse(document: Document) -> Iterator[Item]:
     text = document.text()
+    if text.startswith("#"):
+        yield from _download(text, document)
+        return
     rows = [(i + 1, row) for i, row in enumerate(text.split("\n")) if row.strip()]
     by_line = len(rows) > 1 and all(row.strip().startswith("{") and row.strip().endswith("}") for _, row in rows[:100])
     for line, row in rows if by_line else [(1, text)]:
@@ -51,16 +60,31 @@ def _results(doc: Any, pointer: str, depth: int) -> Iterator[tuple[str, Mapping[
     if isinstance(doc, list):
         for i, entry in enumerate(doc):
             yield from _results(entry, f"{pointer}/{i}", depth + 1)
-    elif isinstance(doc, dict) and isinstance(doc.get("data"), list | dict) and "stats" not in doc:
-        yield from _results(doc["data"], f"{pointer}/data", depth + 1)
+    elif isinstance(doc, dict) and (page := _page(doc)):
+        yield from _results(doc[page], f"{pointer}/{page}", depth + 1)
     else:
         yield pointer, dict_of(doc)
 
 
+def _page(doc: Mapping[str, Any]) -> str:
+    """The key under which a page of replies holds them: "data", in newer servers "results"."""
+    if "tags" in doc or "commit_hash" in doc:  # a result of its own, whose data are its values
+        return ""
+    return next((key for key in ("data", "results") if isinstance(doc.get(key), list | dict)), "")
+
+
 def _result(entry: Mapping[str, Any], where: Where) -> Iterator[Item]:
     tags = {str(k): v for k, v in dict_of(entry.get("tags")).items() if k != "id"}
-    stats = dict_of(entry.get("stats"))
+    # Newer servers keep aggregates under "stats", and values, times and units beside it.
+    beside = {k: entry[k] for k in ("data", "times", "unit", "time_unit", "iterations") if entry.get(k) is not None}
+    stats = {**beside, **{k: v for k, v in dict_of(entry.get("stats")).items() if v is not None}}
     name = text_of(tags.pop("name", None))
+    if not name and "tags" not in entry and "has_error" in entry:
+        yield Skipped("is a line of a list, which has no name: save what the server gives for each id", where)
+        return
+    if not name and "commit_hash" in entry and "case_id" in entry:
+        yield from _history(entry, where)
+        return
     if not name:
         yield Skipped('has no "name" among its tags', where)
         return
@@ -71,9 +95,10 @@ def _result(entry: Mapping[str, Any], where: Where) -> Iterator[Item]:
     }
     origin = _origin(entry)
     unit = parse_unit(_UNITS.get(text_of(stats.get("unit")), text_of(stats.get("unit"))))
-    metric = metric_of(
-        "value" if unit.kind == "counter" else unit.kind, unit, clock="wall" if unit.kind == "time" else "none"
-    )
+    clock: Clock = "wall" if unit.kind == "time" else "none"
+    metric = metric_of("value" if unit.kind == "counter" else unit.kind, unit, clock=clock)
+    if isinstance(entry.get("less_is_better"), bool):
+        metric = replace(metric, direction=-1 if entry["less_is_better"] else 1)
     error = entry.get("error")
     data = list_of(stats.get("data"))
     values = [v * unit.factor for v in map(finite, data) if v is not None]
@@ -97,6 +122,60 @@ def _result(entry: Mapping[str, Any], where: Where) -> Iterator[Item]:
         len(values) or (int(count) if count and 1 <= count < 1e9 else 1),
     )  # fmt: skip
     yield from _times(origin, name, params, stats, unit.kind, where)
+
+
+def _download(text: str, document: Document) -> Iterator[Item]:
+    """The CSV of "download history": its comments say what all rows share; a unit they do not say."""
+    lines = text.splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    said = dict(line[1:].strip().partition(": ")[::2] for line in comments)
+    rows = csv.reader(line for line in lines if not line.startswith("#"))
+    columns = next(rows, [])
+    if not said.get("benchmark name") or not {"commit_hash", "svs"} <= set(columns):
+        document.refuse("is no history of Conbench: its columns are not known.", len(comments) + 1)
+    metric = metric_of("value", parse_unit("no unit"), gate=False)
+    params: dict[str, Scalar] = {"case": said["case permutation"]} if said.get("case permutation") else {}
+    for number, row in enumerate(rows, len(comments) + 2):
+        cells, where = dict(zip(columns, row, strict=False)), document.where(number)
+        value = number_of(cells.get("svs", ""))
+        if value is None:
+            yield Skipped("has no number", where)
+            continue
+        yield Record(
+            _of_history(cells, said.get("hardware hash", "")), said["benchmark name"], metric, where, value, params
+        )
+
+
+def _history(entry: Mapping[str, Any], where: Where) -> Iterator[Item]:
+    """One point of a series. It knows its benchmark by the identity of the case only, its hardware by a hash."""
+    raw = text_of(entry.get("unit"))
+    unit = parse_unit(_UNITS.get(raw, raw))
+    data = list_of(entry.get("data"))
+    values = tuple(v * unit.factor for v in map(finite, data) if v is not None)
+    centre = finite(entry.get("single_value_summary", entry.get("mean")))
+    if centre is None:
+        yield Skipped("has no number", where)
+        return
+    name = text_of(entry.get("benchmark_name")) or f"case {text_of(entry.get('case_id'))}"
+    metric = metric_of("value" if unit.kind == "counter" else unit.kind, unit)
+    yield Record(
+        _of_history(entry, text_of(entry.get("hardware_hash"))), name, metric, where, centre * unit.factor,
+        samples=values if entry.get("single_value_summary_type") in {None, "mean"} else (),
+        spread=spread_of(values), count=max(len(values), 1),
+    )  # fmt: skip
+
+
+def _of_history(entry: Mapping[str, Any], machine: str) -> Origin:
+    return Origin(
+        tool=NAME,
+        commit=text_of(entry.get("commit_hash"))[:64].lower(),
+        committed_at=parse_time(entry.get("commit_timestamp") or entry.get("commit_time")),
+        measured_at=parse_time(entry.get("result_timestamp")),
+        title=text_of(entry.get("commit_msg")).partition("\n")[0],
+        project=text_of(entry.get("repository")),
+        machine=Machine(name=machine, identity=bool(machine)),
+        label=text_of(entry.get("result_id") or entry.get("benchmark_result_id")),
+    )
 
 
 def _times(
@@ -144,7 +223,7 @@ def _origin(entry: Mapping[str, Any]) -> Origin:
         branch=text_of(git.get("branch")),
         title=text_of(git.get("message")).partition("\n")[0],
         author=text_of(git.get("author_name")),
-        project=text_of(git.get("repository")),
+        project=text_of(git.get("repository") or entry.get("commit_repo_url")),
         machine=Machine(
             name=text_of(machine.get("name")),
             identity=bool(machine.get("name")),

@@ -35,6 +35,7 @@ _RANGE = re.compile(
 )  # the lower bound, the estimate and the upper bound, each with its unit
 _PANIC = re.compile(r"^thread '(.*)' panicked at (.*)$")
 _BENCHMARKING = re.compile(r"^Benchmarking (.+?)(?:: (?:Warming up|Collecting|Analyzing).*)?$")
+_NOT_A_NAME = re.compile(r"Found \d+ outliers|change:|Running |Gnuplot|Warning|Performance has|No change|Change within")
 _LIBTEST = re.compile(r"^test (.+?)\s+\.\.\. bench:\s+([\d,.]+) (\S+) \(\+/- ([\d,.]+)\)")
 
 
@@ -168,8 +169,8 @@ def _console(document: Document) -> Iterator[Item]:
             yield Record(origin, name, _TIME, document.where(number), outcome="failed", reason=reason)
         elif match := _BENCHMARKING.match(line):
             current = match[1]
-        elif current and line == current:
-            continue
+        elif line and not line[0].isspace() and not _NOT_A_NAME.match(line):
+            current = line  # a long name stands on a line of its own, before its time
     if not found:
         document.refuse("has no benchmark results.", 1)
 

@@ -24,7 +24,7 @@ from groundspeed.service.formats.units import parse_unit
 
 NAME = "github-action-benchmark"
 _ASSIGNMENT = re.compile(r"^\s*window\.BENCHMARK_DATA\s*=\s*")
-_RANGE = re.compile(r"([-+\d.,eE]+)\s*$")
+_RANGE = re.compile(r"([-+\d.,eE]+)\s*%?\s*$")
 _TOOL_DIRECTION: dict[str, Direction] = {
     "customBiggerIsBetter": 1, "customSmallerIsBetter": -1, "cargo": -1, "go": -1, "googlecpp": -1, "catch2": -1,
     "benchmarkluau": -1, "benchmarkdotnet": -1,
@@ -100,7 +100,7 @@ def _bench(origin: Origin, suite: str, tool: str, bench: Mapping[str, Any], wher
     match = _RANGE.search(spread.replace("±", "").strip()) if isinstance(spread, str) else None
     deviation = finite(spread) if match is None else number_of(match[1])
     percent = isinstance(spread, str) and spread.rstrip().endswith("%")
-    absolute = 0.0 if deviation is None or percent else abs(deviation) * unit.factor
+    absolute = 0.0 if deviation is None else abs(deviation) * (abs(value) / 100 if percent else 1.0) * unit.factor
     return Record(
         origin, f"{suite}: {name}" if suite else name, _named(metric, unit.kind), where, value * unit.factor,
         spread=absolute,

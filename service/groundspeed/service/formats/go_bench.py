@@ -23,14 +23,17 @@ from groundspeed.service.formats.records import (
 )
 from groundspeed.service.formats.source import Document, Lines, dict_of, list_of, loads, text_of
 from groundspeed.service.formats.times import parse_time
+from groundspeed.service.formats.units import Unit, parse_unit
 from groundspeed.service.formats.units import metric as metric_of
-from groundspeed.service.formats.units import parse_unit
 
 NAME = "go"
 MAX_OUTPUT = 100_000
 MAX_PACKAGES = 10_000
 _KEY = re.compile(r"^([a-z][^\s:A-Z]*):(?:[ \t]+(.*))?$")
 _RESULT = re.compile(r"^Benchmark(\S*)[ \t]+(\d+)[ \t]+(.+)$")
+_NAMED = re.compile(r"^Benchmark(\S*)[ \t]")
+_LOOSE = re.compile(r"^(\d+)[ \t]+([-+.0-9eE]+ ns/op\b.*)$")
+"""What is left of a line when the benchmark wrote text of its own between its name and its result."""
 _PROCS = re.compile(r"^(.*?)-(\d{1,6})$")
 _SERIES = re.compile(r'"unit":\s*"[^"]*/op[ "]')
 _FAILED = re.compile(r"^--- (FAIL|SKIP): Benchmark(\S+)")
@@ -73,7 +76,7 @@ def parse(document: Document) -> Iterator[Item]:
     if head.lstrip().startswith(("[", "{")) and '"Action":' not in head:
         yield from _parse_series(document)
         return
-    state, found = _State(), False
+    state, found, named = _State(), False, ""
     for number, raw in _events(document) if head.lstrip().startswith("{") else document.lines():
         line = raw.strip()
         if match := _KEY.match(line):
@@ -81,8 +84,14 @@ def parse(document: Document) -> Iterator[Item]:
             state.config[match[1]] = match[2] or ""
             state.origin = None
         elif match := _RESULT.match(line):
+            found, named = True, ""
+            yield from _result(document, state, match[1], match[3], number)
+        elif named and (match := _LOOSE.match(line)):
             found = True
-            yield from _result(document, state, match, number)
+            yield from _result(document, state, named, match[2], number)
+            named = ""
+        elif match := _NAMED.match(raw.lstrip()):
+            named = match[1]
         elif match := _FAILED.match(line):
             yield from _flush(state)
             found = True
@@ -119,9 +128,9 @@ def _events(document: Document) -> Iterator[tuple[int, str]]:
     yield from ((0, rest) for rest in parts.values())
 
 
-def _result(document: Document, state: _State, match: re.Match[str], number: int) -> Iterator[Item]:
-    name, params = _name(match[1])
-    words = match[3].split()
+def _result(document: Document, state: _State, full: str, rest: str, number: int) -> Iterator[Item]:
+    name, params = _name(full)
+    words = rest.split()
     values: dict[str, float] = {}
     for text, unit in zip(words[::2], words[1::2], strict=False):
         value = number_of(text)
@@ -150,7 +159,7 @@ def _flush(state: _State) -> Iterator[Record]:
     origin = _origin(state)
     package = state.config.get("pkg", "")
     for unit, raw in columns.items():
-        factor = parse_unit(unit).factor
+        factor = _unit(unit).factor
         values = [v * factor for v in raw]
         middle = sorted(values)[(len(values) - 1) // 2 : len(values) // 2 + 1]
         yield Record(
@@ -162,9 +171,18 @@ def _flush(state: _State) -> Iterator[Record]:
 def _metric(unit: str) -> Metric:
     if unit == "allocs/op":
         return Metric("allocations", "1", -1, "counter")
-    known = parse_unit(unit)
-    name = _GO_OWN.get(unit, re.sub(r"(?<=-)ns/op$|(?<=-)bytes/op$", "", unit).strip("-") if "/op" in unit else unit)
+    known = _unit(unit)
+    name = _GO_OWN.get(unit, re.sub(r"(?<=-)(?:ns|bytes)/op$", "", unit).strip("-") if "/op" in unit else unit)
     return metric_of(name or unit, known, clock="wall" if known.kind == "time" else "none", gate=unit in _GO_OWN)
+
+
+def _unit(text: str) -> Unit:
+    """A custom metric names itself before its unit: "p99-ns/op", "peak-RSS-bytes", "STW-sec"."""
+    known, (head, dash, tail) = parse_unit(text), text.rpartition("-")
+    if known.kind == "counter" and head and dash:
+        behind = parse_unit(tail)
+        return behind if behind.kind in {"time", "bytes", "rate"} else known
+    return known
 
 
 def _name(text: str) -> tuple[str, dict[str, Scalar]]:

@@ -31,9 +31,12 @@ _OWN_KEYS = {
     "name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions", "repetition_index",
     "threads", "iterations", "real_time", "cpu_time", "time_unit", "aggregate_name", "aggregate_unit", "label",
     "error_occurred", "error_message", "skipped", "skip_message", "complexity_n", "big_o", "cpu_coefficient",
-    "real_coefficient", "rms", "allocs_per_iter", "max_bytes_used",
+    "real_coefficient", "rms",
 }  # fmt: skip
+_MEMORY = {"max_bytes_used", "total_allocated_bytes", "net_heap_growth"}
 _CENTRES = {"mean", "median", ""}
+_AGGREGATE = re.compile(r"^(.+)_(mean|median|stddev|cv|BigO|RMS)$")
+"""Before version 1.5 an aggregate was told by its name only."""
 _DERIVED = {"stddev", "cv", "BigO", "RMS"}
 _FILE_DATE = re.compile(r"(\d{4}-\d\d-\d\d_T\d\d-\d\d-\d\d)")
 
@@ -50,8 +53,10 @@ def parse(document: Document) -> Iterator[Item]:
         document.refuse('is no Google Benchmark file: "benchmarks" is missing.', 1)
     origin, lines = _origin(document, dict_of(doc.get("context"))), Lines(text)
     pending: list[Record] = []
-    for i, entry in enumerate(doc["benchmarks"]):
-        one = dict_of(entry)
+    entries = [dict_of(entry) for entry in doc["benchmarks"]]
+    names = {text_of(entry.get("name")) for entry in entries}
+    for i, entry in enumerate(entries):
+        one = _told(entry, names)
         name = text_of(one.get("run_name") or one.get("name"))
         where = document.where(lines.find(text_of(one.get("name"))), f"/benchmarks/{i}")
         items = list(_entry(origin, one, name, where))
@@ -62,6 +67,16 @@ def parse(document: Document) -> Iterator[Item]:
         yield from (x for x in items if not isinstance(x, Record))
         pending = _merged(pending, records) if pending else records
     yield from pending
+
+
+def _told(entry: Mapping[str, Any], names: set[str]) -> Mapping[str, Any]:
+    """The entry, with run_type where an old version left it out: repetitions or another aggregate stand beside it."""
+    match = _AGGREGATE.match(text_of(entry.get("name"))) if "run_type" not in entry else None
+    if match is None or not (
+        {match[1], *(f"{match[1]}_{kind}" for kind in ("mean", "BigO") if kind != match[2])} & names
+    ):
+        return entry
+    return {**entry, "run_type": "aggregate", "run_name": match[1], "aggregate_name": match[2]}
 
 
 def _same(pending: list[Record], items: list[Any]) -> bool:
@@ -135,6 +150,10 @@ def _metrics(
 def _counter(key: str) -> Metric:
     if key == "bytes_per_second":
         return Metric(key, "B/s", 1, "rate", gate=False)
+    if key in _MEMORY:
+        return Metric(key, "B", -1, "bytes", gate=False)
+    if key == "allocs_per_iter":
+        return Metric(key, "1", -1, "counter", gate=False)
     if key.endswith("_per_second"):
         return Metric(key[:200], "1/s", 1, "rate", gate=False)
     # A user's counter: what it means and which way is better is not in the file.

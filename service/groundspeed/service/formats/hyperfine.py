@@ -50,6 +50,8 @@ def parse(document: Document) -> Iterator[Item]:
 
 def _result(origin: Origin, command: str, entry: Mapping[str, Any], where: Where) -> Iterator[Item]:
     params = {str(k): _scalar(v) for k, v in dict_of(entry.get("parameters")).items()}
+    if not params and entry.get("parameter") is not None:  # before version 1.8 there was one, without its name
+        params = {"parameter": _scalar(entry["parameter"])}
     times = [v for v in map(finite, list_of(entry.get("times"))) if v is not None]
     codes = list_of(entry.get("exit_codes"))
     bad = sorted({text_of(c) or "a signal" for c in codes if c != 0})

@@ -45,7 +45,26 @@ def _result(name: str, entry: Mapping[str, Any], where: Where) -> Iterator[Item]
     origin = Origin(tool=NAME, tool_version=text_of(entry.get("jmhVersion")), environment=facts)
     metrics = {"score": entry["primaryMetric"], **dict_of(entry.get("secondaryMetrics"))}
     for key, value in metrics.items():
-        yield _metric(origin, name, key, dict_of(value), params, where)
+        # gc.alloc.rate was ·gc.alloc.rate until JMH 1.34
+        yield _metric(origin, name, key.lstrip("·"), dict_of(value), params, where)
+    if entry.get("mode") == "sample":
+        yield from _percentiles(origin, name, dict_of(entry["primaryMetric"]), params, where)
+
+
+_PERCENTILES = ("50.0", "90.0", "95.0", "99.0", "99.9", "99.99")
+
+
+def _percentiles(
+    origin: Origin, name: str, data: Mapping[str, Any], params: dict[str, Scalar], where: Where
+) -> Iterator[Item]:
+    """Of mode "sample" the percentiles are what is asked for; of other modes they only say the few scores again."""
+    unit = parse_unit(text_of(data.get("scoreUnit")))
+    percentiles = dict_of(data.get("scorePercentiles"))
+    for key in _PERCENTILES:
+        value = finite(percentiles.get(key))
+        if value is not None:
+            metric = metric_of(f"score p{key.removesuffix('.0')}", unit, clock="wall", gate=False)
+            yield Record(origin, name, metric, where, value * unit.factor, params)
 
 
 def _metric(

@@ -22,13 +22,13 @@ from groundspeed.service.formats.source import Document, dict_of, list_of, loads
 from groundspeed.service.formats.times import parse_time
 
 NAME = "llm-serving"
-_LATENCY = re.compile(r"^(mean|median|std|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|ttfs|ptt)_ms$")
+_LATENCY = re.compile(r"^(mean|median|std|min|max|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|e2e_latency|ttfs|ptt)_ms$")
 _RATES = {
     "request_throughput": "requests/s", "output_throughput": "tokens/s", "input_throughput": "tokens/s",
     "total_token_throughput": "tokens/s", "total_throughput": "tokens/s", "request_goodput": "requests/s",
     "requests_per_second": "requests/s", "tokens_per_second": "tokens/s", "output_throughput_retokenized": "tokens/s",
     "total_throughput_retokenized": "tokens/s", "max_output_tokens_per_s": "tokens/s", "last_throughput": "tokens/s",
-    "overall_throughput": "tokens/s", "prefill_throughput": "tokens/s",
+    "overall_throughput": "tokens/s", "prefill_throughput": "tokens/s", "last_gen_throughput": "tokens/s",
 }  # fmt: skip
 _GATED = {
     "request_throughput",

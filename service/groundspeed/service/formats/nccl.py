@@ -41,14 +41,18 @@ _CONCLUDED = re.compile(r"Collective test concluded: (\S+)")
 _OPTIONS = re.compile(r"^#?\s*nThread (\d+) nGpus (\d+) minBytes")
 _OUT_OF_BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s*(\S*)")
 _AVERAGE = re.compile(r"^#?\s*Avg bus bandwidth\s*:\s*(\S+)")
+_PLACES = re.compile(r"^#?\s*(out-of-place|in-place)\s*$")
+"""The line over a table that has one side only."""
 _HEADER = re.compile(r"^#?\s*size\s+count\s+type\b")
 _ERROR = re.compile(
     r"(Test (?:NCCL|CUDA) failure|Test failure|unhandled \w+ error|launch failed|start failed|NCCL WARN .*error)",
     re.IGNORECASE,
 )
 _FIRST_DIGIT = re.compile(r"^\s*\d")
-_LAUNCHER = re.compile(r"^(?:\[\d+,\d+\]<\w+>:\s?|\s*\d+:\s(?=[#\s]))")
-"""What mpirun --tag-output and srun --label put before a line."""
+_LAUNCHER = re.compile(
+    r"^(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)\s)?(?:\[(?:[^\s\]@]+@)?\d+,\d+\]<\w+>:\s?|\s*\d+:\s(?=[#\s]))?"
+)
+"""What mpirun --tag-output (of Open MPI 4 and 5), srun --label and the logs of a container put before a line."""
 _PER_SIDE = {"time", "cputime", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%"}
 
 
@@ -68,6 +72,7 @@ class _Table:
     version: str = ""
     library: str = ""
     options: str = ""
+    place: str = "out-of-place"
     threads: int = 1
     gpus: int = 1
     closed: bool = True
@@ -144,6 +149,8 @@ def _comment(document: Document, table: _Table, line: str, number: int) -> Itera
         if len(table.hosts) < 100_000:
             table.hosts[match[2]] = table.hosts.get(match[2], 0) + 1
         table.models[match[3]] = table.models.get(match[3], 0) + 1
+    elif match := _PLACES.match(line):
+        table.place = match[1]
     elif _HEADER.match(line):
         table.columns, table.closed, table.start = line.lstrip("# ").split(), False, number
     elif match := _OUT_OF_BOUNDS.match(line):
@@ -218,9 +225,12 @@ def _row(document: Document, table: _Table, line: str, number: int) -> list[Item
             return [Skipped(f"has {len(words)} columns where the header has {len(columns)}", document.where(number))]
     table.closed = False
     params = _common(table) | _shape(dict(zip(shape, words, strict=False)))
-    half = len(sides) // 2 or len(sides)
+    half = len(sides) // 2
+    both = half > 0 and sides[:half] == sides[half:]
+    places = [("out-of-place", 0), ("in-place", half)] if both else [(table.place, 0)]
+    half = half if both else len(sides)
     items: list[Item] = []
-    for side, offset in (("out-of-place", 0), ("in-place", half)):
+    for side, offset in places:
         cells = dict(
             zip(sides[offset : offset + half], words[len(shape) + offset : len(shape) + offset + half], strict=False)
         )
@@ -284,8 +294,10 @@ def _cells(where: Where, table: _Table, params: dict[str, Scalar], cells: dict[s
 def _common(table: _Table) -> dict[str, Scalar]:
     params: dict[str, Scalar] = {}
     if table.ranks:
+        own = table.threads * table.gpus
         params |= {
-            "ranks": table.ranks * table.threads * (table.gpus if table.ranks == 1 else 1),
+            # a line for each rank; where there is one line for a process, each has its threads and GPUs
+            "ranks": table.ranks if table.ranks >= own else table.ranks * own,
             "nodes": len(table.hosts),
         }
     return params

@@ -92,6 +92,10 @@ def _state(origin: Origin, name: str, state: Mapping[str, Any], where: Where) ->
             count=int(size) if size and 1 <= size < 1e15 else 1,
             summary={"relative_stdev": relative} if relative is not None else {},
         )  # fmt: skip
+    for tag, value in tags.items():
+        if not tag.startswith("nv/") and value is not None:  # the benchmark's own: its meaning is not in the file
+            found = True
+            yield Record(origin, name, Metric(tag[:200], "1", 0, "counter", gate=False), where, value, params)
     if not found:
         yield Skipped("has no time, no rate and no reason for being skipped", where)
 

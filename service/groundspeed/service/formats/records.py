@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -253,9 +254,15 @@ def finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?([eE][+-]?\d+)?")
+
+
 def number_of(text: str) -> float | None:
-    """The finite number that a text is ("1,234.5" too), or None."""
+    """The finite number that a text is ("1,234.5" too), or None; "1,5" could be two numbers and is none."""
+    plain = text.strip()
+    if "," in plain and _THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
     try:
-        return finite(float(text.strip().replace(",", "")))
+        return finite(float(plain))
     except ValueError:
         return None

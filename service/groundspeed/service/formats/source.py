@@ -63,7 +63,7 @@ class Document:
         """The first 64 KiB as text."""
         try:
             with self.stream() as stream:
-                return stream.read(HEAD_BYTES).decode("utf-8", "replace")
+                return _decoded(stream.read(HEAD_BYTES))
         except _UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
 
@@ -76,25 +76,40 @@ class Document:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
         if len(data) > MAX_DOCUMENT_BYTES:
             self.refuse(f"is longer than {MAX_DOCUMENT_BYTES >> 20} MiB.", advice="Split it.")
-        encoding = "utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
-        return data.decode(encoding, "replace")
+        return _decoded(data)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(line number from 1, text without its end), streamed; a line longer than 8 MiB is refused."""
         number = 0
         try:
-            with self.stream() as stream, io.TextIOWrapper(stream, "utf-8", "replace", newline=None) as text:
+            with self.stream() as stream, _text_of_stream(stream) as text:
                 while line := text.readline(MAX_LINE_CHARS):
                     number += 1
                     if len(line) >= MAX_LINE_CHARS:
                         self.refuse(f"a line is longer than {MAX_LINE_CHARS >> 20} MiB.", number)
-                    yield number, line.rstrip("\r\n").removeprefix("\ufeff" if number == 1 else "\0\0")
+                    yield number, line.rstrip("\r\n")
         except _UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", number, "Is the file complete?")
 
     def json(self) -> Any:
         """All of it as JSON (NaN and Infinity are read); refused with the line where it breaks."""
         return loads(self.text(), self)
+
+
+def _encoding(start: bytes) -> str:
+    """UTF-8, or UTF-16 where a mark says so: redirections in Windows PowerShell and Excel's "Unicode text" are."""
+    return "utf-16" if start[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode(_encoding(data), "replace")
+
+
+def _text_of_stream(stream: Any) -> io.TextIOWrapper:
+    """The text of a stream of bytes, in the encoding of its mark."""
+    start = stream.read(2)
+    stream.seek(0)
+    return io.TextIOWrapper(stream, _encoding(start), "replace", newline=None)
 
 
 def loads(text: str, document: Document, first_line: int = 1) -> Any:
@@ -122,6 +137,10 @@ class Lines:
         self._text = text
         self._at = 0
         self._line = 1
+
+    def step(self) -> None:
+        """The next search begins behind what was found."""
+        self._at += 1
 
     def find(self, needle: str) -> int:
         """The line where ``needle`` as a JSON string comes next; the line of the last thing found when it does not."""

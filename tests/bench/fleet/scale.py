@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from simulate import FleetShape, Noise, simulate
+from sqlalchemy import Connection
 
 from groundspeed.service.db import migrate
 from groundspeed.service.db import tables as t
@@ -99,10 +100,22 @@ def fill(db: Database, before: np.ndarray, after: np.ndarray, shape: FleetShape)
         session.flush()
         connection = session.connection()
         for table, rows in _rows(before, after, shape):
-            connection.execute(table.__table__.insert(), rows)  # type: ignore[attr-defined]
+            if table is t.Result:
+                _quickly(connection, rows)
+            else:
+                connection.execute(table.__table__.insert(), rows)
 
 
-def _rows(before: np.ndarray, after: np.ndarray, shape: FleetShape) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+def _quickly(connection: Connection, rows: list[tuple[int, int, float]]) -> None:
+    """Nearly two million rows that differ in three columns, by the driver itself."""
+    connection.connection.cursor().executemany(
+        "INSERT INTO result (run_id, series_id, value, revision_id, environment_id, spread, count, state, created_at)"
+        " VALUES (?, ?, ?, 1, 1, 0.0, 3, 'valid', '2026-01-01 00:00:00.000000')",
+        rows,
+    )
+
+
+def _rows(before: np.ndarray, after: np.ndarray, shape: FleetShape) -> Iterator[tuple[Any, list[Any]]]:
     """Jobs, attempts, runs and results of one node after another."""
     per, run_id = shape.devices_per_node, 0
     conditions = {"device": {"power_w": {"median": 650.0, "min": 600.0, "max": 690.0}}}
@@ -123,11 +136,7 @@ def _rows(before: np.ndarray, after: np.ndarray, shape: FleetShape) -> Iterator[
                                      environment_id=1, node_id=node + 1, device_uuid=uuids[d], conditions=conditions))
                     )  # fmt: skip
                     row = values[node * per + d, :, replicate]
-                    results += [
-                        {"run_id": run_id, "series_id": m + 1, "revision_id": 1, "environment_id": 1,
-                         "value": float(row[m]), "spread": 0.0, "count": 3, "state": "valid", "created_at": NOW}
-                        for m in range(shape.metrics)
-                    ]  # fmt: skip
+                    results += [(run_id, m + 1, float(row[m])) for m in range(shape.metrics)]
             yield t.Run, runs
             yield t.Result, results
 

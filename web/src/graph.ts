@@ -2,9 +2,11 @@
 
 import type uPlot from "uplot";
 import { Card } from "./card";
-import { button, download, h, one } from "./dom";
+import { button, h, one } from "./dom";
 import { counterpart, panel } from "./facets";
 import { params } from "./format";
+import { copier, png } from "./keep";
+import { help, listen } from "./keys";
 import { layout, place, type Layout, type Line } from "./layout";
 import { over, under, type Cloud } from "./marks";
 import { load, type Graph, type SeriesRef } from "./model";
@@ -268,8 +270,9 @@ class GraphPage {
       group("Zoom", button("−", "Zoom out (−)", () => this.zoom(1.6)), button("+", "Zoom in (+)", () => this.zoom(0.625)), button("All", "Show all (0, or double click)", () => void this.whole())),
       state.pins.length > 0 ? h("span", { class: "pins" }, `A ${a?.slice(0, 8)} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a}&head=${b}` }, `compare with B ${b.slice(0, 8)}`), " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
       h("span", { class: "spacer" }),
-      group("Keep", button("Link", "Copy the address of this view", () => void navigator.clipboard?.writeText(location.href)), button("PNG", "Download as PNG", () => this.png()),
+      group("Keep", copier(), button("PNG", "Download as PNG", () => png(this.plots, this.graph.project.slug)),
         ...(this.fixed ? [] : (["svg", "csv", "json"] as const)).map((kind) => button(kind.toUpperCase(), `Download as ${kind.toUpperCase()}`, () => this.file(kind)))),
+      group("Help", button("?", "Keys (?)", help)),
     );
   }
 
@@ -278,22 +281,6 @@ class GraphPage {
     const url = (kind === "json" ? this.api("graph") : kind === "csv" ? this.api("graph.csv") : this.api("graph.svg").replace("/api/v1", "")) + range + (this.state.log ? "&y=log" : "") + (this.state.relative ? `&mode=relative&ref=${encodeURIComponent(this.state.ref)}` : "");
     const link = h("a", { href: url, download: `${this.graph.project.slug}.${kind}` });
     link.click();
-  }
-
-  private png(): void {
-    const sources = this.plots.map((u) => u.ctx.canvas);
-    const width = Math.max(...sources.map((c) => c.width)), height = sources.reduce((sum, c) => sum + c.height, 0);
-    const sheet = h("canvas", { width: String(width), height: String(height) });
-    const ctx = sheet.getContext("2d");
-    if (!ctx) return;
-    ctx.fillStyle = getComputedStyle(document.body).backgroundColor;
-    ctx.fillRect(0, 0, width, height);
-    let y = 0;
-    for (const canvas of sources) {
-      ctx.drawImage(canvas, 0, y);
-      y += canvas.height;
-    }
-    sheet.toBlob((blob) => blob && download(`${this.graph.project.slug}.png`, blob));
   }
 
   private async toggleSamples(): Promise<void> {
@@ -327,7 +314,7 @@ class GraphPage {
   private step(by: number): void {
     const lines = this.layout.lines.filter((l) => !this.state.hidden.includes(l.series.series.id));
     const line = this.cursor && lines.includes(this.cursor.line) ? this.cursor.line : lines[0];
-    const u = this.plots[this.state.multiples && line ? lines.indexOf(line) : 0];
+    const u = line && this.plotOf(line);
     if (!line || !u) return;
     let index = this.cursor?.line === line ? this.cursor.index + by : line.x.length - 1;
     while (line.y[index] === null && index > 0 && index < line.x.length - 1) index += by;
@@ -336,6 +323,10 @@ class GraphPage {
     this.card.close();
     u.setCursor({ left, top }, false);
     this.show({ line, index, left, top }, u, false);
+  }
+
+  private plotOf(line: Line): uPlot | undefined {
+    return this.plots[this.plots.length > 1 ? this.layout.lines.indexOf(line) : 0];
   }
 
   private other(by: number): void {
@@ -349,23 +340,14 @@ class GraphPage {
   }
 
   private keyboard(): void {
-    this.plot.tabIndex = 0;
-    this.plot.setAttribute("role", "application");
-    this.plot.setAttribute("aria-label", "Graph. Arrow keys go from point to point, Enter keeps the card, p pins the point, plus and minus zoom, brackets move along, 0 shows all. The points stand in a table below.");
-    const actions: Record<string, () => void> = {
+    listen(this.plot, {
       ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), ArrowUp: () => this.other(-1), ArrowDown: () => this.other(1),
       Enter: () => this.keep(), Escape: () => this.card.close(), "+": () => this.zoom(0.625), "=": () => this.zoom(0.625),
       "-": () => this.zoom(1.6), "[": () => this.pan(-0.25), "]": () => this.pan(0.25), c: () => void this.swapClock(), p: () => this.pinHere(), "0": () => void this.whole(), l: () => this.set({ log: !this.state.log }),
       r: () => this.set({ relative: !this.state.relative, ref: "" }), b: () => this.set({ band: !this.state.band }), s: () => void this.toggleSamples(),
       m: () => this.set({ multiples: !this.state.multiples }),
       x: () => this.set({ x: X_MODES[(X_MODES.findIndex(([mode]) => mode === this.state.x) + 1) % 3]?.[0] ?? "commit", from: null, to: null }),
-    };
-    this.plot.addEventListener("keydown", (e) => {
-      const action = e.ctrlKey || e.metaKey || e.altKey || (e.target as HTMLElement).closest(".hover-card") ? undefined : actions[e.key];
-      if (action) {
-        e.preventDefault();
-        action();
-      }
+      "?": help,
     });
   }
 
@@ -386,7 +368,7 @@ class GraphPage {
   }
 
   private keep(): void {
-    const u = this.plots[0];
+    const u = this.cursor && this.plotOf(this.cursor.line);
     if (u && this.cursor) {
       this.card.show(this.cursor, this.plot, u.over, true);
       one<HTMLElement>("a", this.card.element)?.focus();

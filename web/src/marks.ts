@@ -6,6 +6,9 @@ import type { Layout, Line } from "./layout";
 import type { Graph } from "./model";
 import type { State } from "./state";
 
+/** Of a line with more points than this only the line is drawn. */
+export const DENSE = 1500;
+
 export interface Cloud { x: number[]; y: number[]; used: boolean[] }
 
 export function under(u: uPlot, graph: Graph, layout: Layout, state: State): void {
@@ -45,6 +48,7 @@ export function over(u: uPlot, graph: Graph, layout: Layout, state: State, cloud
       const y = u.valToPos(segment.level / line.base, "y", true);
       stroke(ctx, u.valToPos(a, "x", true), y, u.valToPos(b, "x", true), y);
     }
+    hollow(u, ctx, line);
     failures(u, ctx, layout, line);
   }
   ctx.restore();
@@ -127,6 +131,23 @@ function gaps(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
   }
   ctx.setLineDash([]);
   ctx.globalAlpha = 1;
+}
+
+/** Points whose conditions were doubtful are hollow, while points are drawn at all. */
+function hollow(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
+  if (line.x.length > DENSE) return;
+  const ratio = devicePixelRatio || 1, paper = cssColour("--paper");
+  line.series.points.state.forEach((state, i) => {
+    const y = line.y[i];
+    if (state === "valid" || y == null) return;
+    ctx.beginPath();
+    ctx.arc(u.valToPos(line.x[i] ?? 0, "x", true), u.valToPos(y, "y", true), 2.6 * ratio, 0, 7);
+    ctx.fillStyle = paper;
+    ctx.fill();
+    ctx.strokeStyle = colour(line.place);
+    ctx.lineWidth = 1.2 * ratio;
+    ctx.stroke();
+  });
 }
 
 function failures(u: uPlot, ctx: CanvasRenderingContext2D, layout: Layout, line: Line): void {

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { cssColour } from "./dom";
 import { day, digits, percent, scaleOf } from "./format";
 import type { Layout, Line } from "./layout";
-import { colour } from "./marks";
+import { colour, DENSE } from "./marks";
 import type { Graph } from "./model";
 import type { State } from "./state";
 
@@ -117,7 +117,7 @@ function broken(line: Line): [number[], (number | null)[]] {
 }
 
 function lineOptions(line: Line, state: State): uPlot.Series {
-  const many = line.x.length > 1500;
+  const many = line.x.length > DENSE;
   return {
     label: line.series.series.metric,
     show: !state.hidden.includes(line.series.series.id),

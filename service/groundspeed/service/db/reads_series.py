@@ -84,15 +84,17 @@ def sample_blobs(session: Session, series_id: int, low: int, high: int, limit: i
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def recent_values(session: Session, series_ids: Collection[int], low: int) -> Sequence[Row[Any]]:
-    """(series_id, position, value) since position ``low``, in no order: what a sparkline needs."""
+def recent_values(
+    session: Session, series_ids: Collection[int], low: int, high: int | None = None
+) -> Sequence[Row[Any]]:
+    """(series_id, position, value) from position ``low`` (to ``high``), in no order: what a sparkline needs."""
     r = t.Result
-    return fetch(
-        session,
+    query = (
         select(col(r.series_id), col(t.Revision.position), col(r.value))
         .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
-        .where(col(r.series_id).in_(series_ids), col(t.Revision.position) >= low),
+        .where(col(r.series_id).in_(series_ids), col(t.Revision.position) >= low)
     )
+    return fetch(session, query if high is None else query.where(col(t.Revision.position) <= high))
 
 
 def values_at(session: Session, series_ids: Collection[int], revision_ids: Collection[int]) -> Sequence[Row[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, func, select
@@ -236,11 +237,11 @@ def events_of_node(session: Session, node_id: int) -> Sequence[t.Event]:
     return session.execute(query).scalars().all()
 
 
-def environments_of_node(session: Session, node_id: int) -> list[int]:
-    """Ids of the environments that a node has had, in the order of their first run."""
-    query = select(col(t.Run.environment_id), func.min(col(t.Run.id))).where(col(t.Run.node_id) == node_id)
-    rows = session.execute(query.group_by(col(t.Run.environment_id)).order_by(func.min(col(t.Run.id))))
-    return [environment for environment, _ in rows]
+def environments_of_node(session: Session, node_id: int) -> dict[int, datetime]:
+    """The environments that a node has had, in the order of their first run, each with when that began."""
+    first = func.min(col(t.Run.id))
+    query = select(col(t.Run.environment_id), func.min(col(t.Run.started_at))).where(col(t.Run.node_id) == node_id)
+    return dict(session.execute(query.group_by(col(t.Run.environment_id)).order_by(first)).tuples().all())
 
 
 def newest_values_of_node(session: Session, node_id: int, runs: int) -> Sequence[Row[Any]]:

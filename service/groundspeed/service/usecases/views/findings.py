@@ -11,10 +11,12 @@ from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import triage
-from groundspeed.service.usecases.views import refs
+from groundspeed.service.usecases.views import grid, refs
 from groundspeed.service.wire import views as v
 
 MAX_SUSPECTS = 200
+MAX_SPARKS = 24
+"""Of a regression, so many series are drawn in miniature, the strongest first."""
 
 
 def rows(session: Session, project: Any, found: Sequence[Any]) -> list[v.RegressionRow]:
@@ -90,11 +92,12 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
         changes = reads.changes_of_regressions(session, [id_])
         series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in changes])}
         row = rows(session, project, [found])[0]
+        sparks = _sparks(session, project.id, [c.series_id for c in changes], row)
         return v.RegressionDetail(
             project=refs.project_ref(project),
             row=row,
             affected=tuple(
-                v.AffectedSeries(series=refs.series_ref(series[c.series]), change=c)
+                v.AffectedSeries(series=refs.series_ref(series[c.series]), change=c, spark=sparks.get(c.series))
                 for c in refs.changes(session, changes)
             ),
             suspects=tuple(refs.revision_ref(r) for r in _suspects(session, project.id, row)),
@@ -105,6 +108,13 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
             ),
             moves=tuple(s for s in triage.TRANSITIONS.get(found.state, ()) if s in triage.PEOPLE),
         )
+
+
+def _sparks(session: Session, project_id: int, ids: Sequence[int], row: v.RegressionRow) -> dict[int, v.Spark]:
+    """The strongest changes in miniature, with as many commits behind the step as before it."""
+    tip, at = reads.tip_position(session, project_id), row.after.position if row.after is not None else None
+    until = min(tip, at + grid.SPARK_COMMITS // 2) if at is not None else tip
+    return grid.sparklines(session, list(dict.fromkeys(ids))[:MAX_SPARKS], tip, until=until)
 
 
 def _suspects(session: Session, project_id: int, row: v.RegressionRow) -> Sequence[Any]:

@@ -86,7 +86,9 @@ def node_page(db: Database, name: str, now: datetime) -> v.NodePage:
             ),
             facets=tuple(current.facets) if current is not None else (),
             info=tuple(row.info),
-            environments=tuple(refs.environment_ref(found[e]) for e in envs),
+            environments=tuple(
+                v.NodeEnvironment(environment=refs.environment_ref(found[e]), since=since) for e, since in envs.items()
+            ),
             events=tuple(_event(e) for e in reads_work.events_of_node(session, id_)),
             plugins=tuple({"name": p.plugin, "version": p.version} for p in reads_work.plugins_of(session, id_)),
             peers=tuple(_peers(session, [s.id for s in strips], id_)),

@@ -158,12 +158,14 @@ def _effect(change: Any) -> v.Effect:
     )
 
 
-def sparklines(session: Session, ids: Sequence[int], tip: int) -> dict[int, v.Spark]:
-    """The newest ``SPARK_COMMITS`` commits of each series that has results there."""
+def sparklines(session: Session, ids: Sequence[int], tip: int, *, until: int | None = None) -> dict[int, v.Spark]:
+    """The newest ``SPARK_COMMITS`` commits of each series that has results there; ``until`` another commit's place."""
     if not ids:
         return {}
     values: dict[int, dict[int, list[float]]] = {}
-    for row in reads_series.recent_values(session, ids, max(0, tip - SPARK_COMMITS)):
+    for row in reads_series.recent_values(
+        session, ids, max(0, (tip if until is None else until) - SPARK_COMMITS), until
+    ):
         values.setdefault(row.series_id, {}).setdefault(row.position, []).append(row.value)
     marks: dict[int, dict[int, str]] = {}
     for row in reads.change_positions(session, ids):

@@ -35,7 +35,7 @@ from groundspeed.service.wire.views.charts import (
     Spark,
 )
 from groundspeed.service.wire.views.compare import Choice, Compare, CompareRow, FacetDifference, Side
-from groundspeed.service.wire.views.fleet import DeviceView, Fleet, HeatCell, HeatRow, NodePage
+from groundspeed.service.wire.views.fleet import DeviceView, Fleet, HeatCell, HeatRow, NodeEnvironment, NodePage
 from groundspeed.service.wire.views.parts import (
     Change,
     Column,
@@ -137,6 +137,7 @@ __all__ = [
     "Merge",
     "NewChannel",
     "NewToken",
+    "NodeEnvironment",
     "NodePage",
     "NodeStrip",
     "Overview",

@@ -38,6 +38,12 @@ class DeviceView(View):
     memory_bytes: int
 
 
+class NodeEnvironment(View):
+    environment: EnvironmentRef
+    since: datetime
+    """When the node's first run in it began."""
+
+
 class NodePage(View):
     node: NodeStrip
     labels: dict[str, str]
@@ -48,7 +54,7 @@ class NodePage(View):
     devices: tuple[DeviceView, ...]
     facets: tuple[dict[str, Any], ...]
     info: tuple[dict[str, Any], ...]
-    environments: tuple[EnvironmentRef, ...]
+    environments: tuple[NodeEnvironment, ...]
     events: tuple[EventMark, ...]
     plugins: tuple[dict[str, str], ...]
     peers: tuple[HeatRow, ...]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from groundspeed.service.wire.views.charts import Spark
 from groundspeed.service.wire.views.parts import Change, ProjectRef, RevisionRef, SeriesRef, View
 from groundspeed.service.wire.views.projects import RegressionRow
 
@@ -31,6 +32,8 @@ class HistoryEntry(View):
 class AffectedSeries(View):
     series: SeriesRef
     change: Change
+    spark: Spark | None = None
+    """The series around the change; None beyond the first few series."""
 
 
 class RegressionDetail(View):

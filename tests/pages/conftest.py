@@ -11,6 +11,7 @@ import pytest
 
 import demo_campaign
 import demo_data
+import demo_people
 import demo_pulls
 import web_server
 from groundspeed.service.db.engine import Database
@@ -49,6 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
     demo_campaign.add(db)
     demo_pulls.add(db)
+    demo_people.add(db)
     with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=20) as http:
         yield Site(db, url, demo, http)
     db.close()

@@ -17,6 +17,7 @@ from groundspeed.service.api.routes.views import VIEWS, ViewRoute
 from groundspeed.service.db import tables as t
 from groundspeed.service.pages import render
 from groundspeed.service.wire import views as v
+from page_addresses import addresses
 
 from .conftest import Site
 
@@ -47,47 +48,10 @@ class Links(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
-def addresses(site: Site) -> dict[str, str]:
-    """A page address for each view."""
-    d = site.demo
-    return {
-        "/projects": "/",
-        "/projects/{slug}": f"/projects/{d.slug}",
-        "/projects/{slug}/benchmarks": f"/projects/{d.slug}/benchmarks?q=train&sort=change",
-        "/projects/{slug}/graph": f"/projects/{d.slug}/graph?series=1,2,5",
-        "/projects/{slug}/series/{series_id}": f"/projects/{d.slug}/series/1",
-        "/projects/{slug}/regressions": f"/projects/{d.slug}/regressions?kind=all&state=all",
-        "/projects/{slug}/regressions/{regression_id}": f"/projects/{d.slug}/regressions/{d.regressions[0]}",
-        "/projects/{slug}/commits/{sha}": f"/projects/{d.slug}/commits/{d.shas[-5]}",
-        "/projects/{slug}/compare": f"/projects/{d.slug}/compare?base={d.shas[10]}&head={d.shas[-2]}",
-        "/projects/{slug}/runs": f"/projects/{d.slug}/runs",
-        "/runs": "/runs",
-        "/requests/{request_id}": f"/requests/{d.requests[-1]}",
-        "/jobs/{job_id}": f"/jobs/{d.jobs[-4]}",
-        "/runs/{run_id}": "/runs/1",
-        "/fleet": "/fleet",
-        "/fleet/{name:path}": f"/fleet/{d.nodes[0]}",
-        "/projects/{slug}/stragglers": f"/projects/{d.slug}/stragglers?days=3650",
-        "/projects/{slug}/pulls": f"/projects/{d.slug}/pulls",
-        "/projects/{slug}/pulls/{number}": f"/projects/{d.slug}/pulls/3",
-        "/campaigns": "/campaigns",
-        "/campaigns/{name}": "/campaigns/driver-580",
-        "/search": "/search?q=train",
-        "/account": "/account",
-        "/accounts": "/accounts",
-        "/channels": "/channels",
-        "/audit": "/audit?subject=regression",
-    }
-
-
-def test_every_view_has_an_address_in_these_tests(site: Site) -> None:
-    assert set(addresses(site)) == {view.path for view in VIEWS}
-
-
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
 def test_a_page_is_made_from_the_json_of_its_route_alone(site: Site, view: ViewRoute) -> None:
     """The HTML of a page equals the template over the model that its API route sends."""
-    path = addresses(site)[view.path]
+    path = addresses(site.demo)[view.path]
     api = "/api/v1" + (path if path != "/" else "/projects")
     model: v.View = view.model.model_validate_json(site.http.get(api).content)
     ours = render.render(view.template, model, path=path.partition("?")[0])
@@ -101,7 +65,7 @@ def _steady(text: str) -> str:
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
 def test_no_page_has_inline_script_style_or_foreign_address(site: Site, view: ViewRoute) -> None:
     """A strict content security policy costs nothing, because there is nothing that it would block."""
-    reply = site.http.get(addresses(site)[view.path])
+    reply = site.http.get(addresses(site.demo)[view.path])
     policy = reply.headers["content-security-policy"]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
@@ -113,7 +77,7 @@ def test_no_page_has_inline_script_style_or_foreign_address(site: Site, view: Vi
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
 def test_an_unchanged_answer_is_not_sent_twice(site: Site, view: ViewRoute) -> None:
-    path = addresses(site)[view.path]
+    path = addresses(site.demo)[view.path]
     for address in (path, "/api/v1" + (path if path != "/" else "/projects")):
         first = site.http.get(address)
         again = site.http.get(address, headers={"if-none-match": first.headers["etag"]})
@@ -130,7 +94,7 @@ def test_links_of_the_main_pages_lead_somewhere(site: Site) -> None:
         "/projects/{slug}/commits/{sha}",
         "/jobs/{job_id}",
     ):
-        hrefs = Links(site.html(addresses(site)[key])).hrefs
+        hrefs = Links(site.html(addresses(site.demo)[key])).hrefs
         seen |= {href for href in hrefs if href.startswith("/")}
     kinds: dict[str, str] = {}
     for href in sorted(seen):

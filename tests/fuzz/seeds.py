@@ -85,6 +85,27 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+MORE: dict[str, tuple[Any, ...]] = {
+    "codespeed": ([{"model": "codespeed.revision", "pk": 1, "fields": {"commitid": "ab" * 20, "date": "2011-04-12T16:43:20", "branch": 1}},
+                   {"model": "codespeed.benchmark", "pk": 1, "fields": {"name": "b", "units": "ms", "lessisbetter": True}},
+                   {"model": "codespeed.executable", "pk": 1, "fields": {"name": "e", "project": 1}}, {"model": "codespeed.environment", "pk": 1, "fields": {"name": "m"}},
+                   {"model": "codespeed.result", "pk": 1, "fields": {"value": 4.0, "std_dev": 1.0, "q1": None, "revision": 1, "executable": 1, "benchmark": 1, "environment": 1}}],),
+    "conbench": (
+        "# original URL: u\n# benchmark name: b\n# case permutation: a=1\ncommit_time,result_id,commit_hash,svs,min\n2024-01-02 00:00:00+00:00,x,abcdef1,0.1,0.1\n",
+        {"data": [{"case_id": "c", "commit_hash": "ab" * 20, "data": [0.1], "unit": "s", "single_value_summary": 0.1, "hardware_hash": "h"}]},
+        {"results": [{"tags": {"name": "b"}, "run_id": "r", "stats": {"mean": 1.0}, "data": [1.0], "unit": "i/s", "less_is_better": False}]},
+    ),
+    "csv": ("sep=;\nbenchmark;value;unit\nb;1.234,5;ms\n", "# x\nname\tmedian\tiqr\trounds\na\t0,5\t0.1\t3\n"),
+    "go": ("BenchmarkLoud-8 \ttext\n  200\t 7 ns/op\t 5 p99-ns/op\n",),
+    "nccl-tests": ("[prterun-h-1@1,0]<stdout>: # in-place\n2024-01-02T03:04:05Z #   size count type redop root time algbw busbw #wrong\n 8 2 float sum -1 34.66 0.00 0.00 0\n",),
+    "criterion": ("a/long/name\n      time:   [2.0 ms 2.5 ms 3.0 ms]\n",),
+    "google-benchmark": ({"context": {}, "benchmarks": [{"name": f"BM_a{tail}", "real_time": 1.0, "cpu_time": 1.0} for tail in ("", "_mean", "_stddev", "_BigO")]},),
+    "github-action-benchmark": ([{"name": "b", "value": 1.5, "unit": "ms", "range": "± 5%"}],),
+    "llm-serving": ({"avg_latency": 0.5, "latencies": [0.4, 0.6], "percentiles": {"50": 0.5}}, {"elapsed_time": 2.0, "num_requests": 4, "requests_per_second": 2.0}),
+}  # fmt: skip
+"""Further forms of the same format."""
+
+
 def seed(name: str) -> bytes:
     """A sound file of the format."""
     return (TEXTS[name] if name in TEXTS else json.dumps(DOCUMENTS[name])).encode("utf-8")
@@ -92,12 +113,15 @@ def seed(name: str) -> bytes:
 
 def damaged(name: str, rng: random.Random) -> bytes:
     """A file of the format with something wrong in it."""
-    if name in DOCUMENTS and rng.random() < 0.7:
-        doc = json.loads(json.dumps(DOCUMENTS[name]))
+    start = rng.choice((TEXTS.get(name) or DOCUMENTS[name], *MORE.get(name, ())))
+    if not isinstance(start, str) and rng.random() < 0.7:
+        doc = json.loads(json.dumps(start))
         for _ in range(rng.randint(1, 4)):
             doc = _replaced(doc, rng)
         return json.dumps(doc, indent=rng.choice([None, 1])).encode("utf-8", "surrogatepass")
-    data = seed(name) if name not in DOCUMENTS else json.dumps(DOCUMENTS[name], indent=rng.choice([None, 1])).encode()
+    data = (start if isinstance(start, str) else json.dumps(start, indent=rng.choice([None, 1]))).encode()
+    if rng.random() < 0.02:
+        data = data.decode("utf-8", "replace").encode("utf-16")
     for _ in range(rng.randint(1, 6)):
         data = rng.choice((_cut, _flip, _repeat, _number, _swap))(data, rng)
     return data[:200_000]

@@ -16,7 +16,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import prepared
-from groundspeed.service.usecases import import_rows, importing
+from groundspeed.service.usecases import analyse, import_rows, importing
 from groundspeed.service.usecases.importing import Options, Summary
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -242,6 +242,31 @@ def test_detection_is_told_which_series_have_come(sqlite_database: Database, tmp
             for s in m.payload["series_ids"]
         ]
     assert len(set(marks)) == len(set(told)) == summary.series > 5
+
+
+def test_detection_goes_on_from_what_it_knows_unless_commits_have_moved(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """A result of a later commit is told with its place; one that moves others has every series looked at anew."""
+
+    def take(*days: int, name: str = "load") -> tuple[set[int | None], set[bool]]:
+        """Where the marks lie, and whether series keep their state."""
+        table = "benchmark,value,unit,date\n" + "".join(f"{name},12.5,ms,2024-05-{day:02}T07:00:00Z\n" for day in days)
+        importing.receive(sqlite_database, "demo", "table.csv", table.encode(), NOW)
+        with sqlite_database.read() as session:
+            marks = set(session.scalars(select(col(t.SeriesMark.revision_id))))
+            kept = {state is not None for state in session.scalars(select(col(t.Series.state)))}
+        analyse.analyse_dirty(sqlite_database, NOW)
+        return marks, kept
+
+    bring(sqlite_database, project="demo")
+    take(*range(5, 20))
+    marks, kept = take(21)
+    assert None not in marks
+    assert kept == {True}
+    assert take(4, name="other") == ({None}, {False})
+    assert take(22)[1] == {True, False}  # of the other, and of this one, which is looked at from its beginning
+    assert take(23)[1] == {True}
 
 
 @pytest.mark.parametrize(

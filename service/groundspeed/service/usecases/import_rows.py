@@ -96,6 +96,10 @@ class Writer:
     axes: dict[str, list[Any]] = field(default_factory=dict)
     """By benchmark: the lists of parameters as the tool wrote them, which runs refer to by index."""
     touched: set[int] = field(default_factory=set)
+    commits: set[int] = field(default_factory=set)
+    """Revisions that something came for."""
+    fresh: set[int] = field(default_factory=set)
+    """Revisions that were not there before."""
     _places: dict[Origin, Place] = field(default_factory=dict)
     _keys: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     _seen: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -272,12 +276,16 @@ class Writer:
         for lost in (self._runs, self._results, self._grid_runs, self._grid_results):
             lost.clear()
 
-    def mark(self, session: Session) -> list[int]:
-        """Tell detection which series have new results; returns their ids."""
+    def mark(self, session: Session, *, whole: bool) -> list[int]:
+        """Tell detection which series have new results; returns their ids. ``whole``: they are to be looked at from
+        their beginning, and not only at the commits that something came for.
+        """
         series = sorted(self.touched)
         self.touched = set()
+        places: list[int | None] = [None] if whole else [*sorted(self.commits)]
         for start in range(0, len(series), 5000):
-            rows = [{"series_id": one, "created_at": self.now} for one in series[start : start + 5000]]
+            some = series[start : start + 5000]
+            rows = [{"series_id": one, "revision_id": at, "created_at": self.now} for one in some for at in places]
             session.execute(insert(core(SeriesMark)), rows)
         return series
 
@@ -295,6 +303,7 @@ class Writer:
         if known is not None:
             return known
         revision = self._revision(session, origin, sha, moment)
+        self.commits.add(revision)
         hardware, hardware_print = self._hardware(session, origin)
         environment, build = self._environment(session, origin)
         node = self._node(session, origin, hardware, environment)
@@ -372,7 +381,10 @@ class Writer:
             "author": clean_text(origin.author)[:200],
             "authored_at": at, "committed_at": at, "title": clean_text(origin.title)[:500], "tags": [],
         }  # fmt: skip
-        return self._once(session, Revision, row, (self.project_id, sha), ("project_id", "sha"))[0]
+        revision, is_new = self._once(session, Revision, row, (self.project_id, sha), ("project_id", "sha"))
+        if is_new:
+            self.fresh.add(revision)
+        return revision
 
     def _hardware(self, session: Session, origin: Origin) -> tuple[int, str]:
         machine = origin.machine

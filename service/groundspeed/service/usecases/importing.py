@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
-from groundspeed.service.db.tables import Project, Request, Revision
+from groundspeed.service.db.tables import Project, Request, Revision, Series
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats import criterion, csv_table, detect
@@ -41,6 +41,10 @@ BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
 BATCHES_INTO_NOTHING = 10
 """So many make one transaction while a SQLite store holds no results: then the index is built once, which is faster."""
+FEW_BYTES = 1_000_000
+"""A posted file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""
+FEW_COMMITS = 20
+"""Of results of so few commits detection is told where they lie; of more, to look at their series again."""
 EXAMPLES = 20
 _ANALYSE_AT_ONCE = 500
 _REQUEST_KEY = "import"
@@ -67,6 +71,8 @@ class Options:
     batch_rows: int = BATCH_ROWS
     processes: int = 0
     """Processes that read asv trees beside this one; 0: as many as there are cores to spare, -1: none."""
+    ahead: bool = True
+    """Whether what the project has is looked up ahead, which pays when many results come."""
 
 
 @dataclass(slots=True)
@@ -159,7 +165,7 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
     with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
         path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted")
         path.write_bytes(body)
-        summary = run(db, Options(project, (path,), form, None, commit, time), now)
+        summary = run(db, Options(project, (path,), form, None, commit, time, ahead=len(body) > FEW_BYTES), now)
     if summary.refused and not summary.read:
         error = summary.refused[0]
         raise Invalid(f"{error.where}: {error.reason}", error.advice)
@@ -204,19 +210,18 @@ class _Importer:
     described: dict[str, Any] = field(default_factory=dict)
     """What asv trees say of their benchmarks and machines, which an export gives back."""
     _resolved: dict[str, str] = field(default_factory=dict)
-    _known: list[str] = field(default_factory=list)
+    _known: list[str] | None = None
 
     def all(self, sources: Sources) -> None:
-        self._known = self._shas()
         items = self._items(sources)
         exhausted, first = False, True
         while not exhausted:
             with self.db.transaction() as session:
                 _tune(session)
                 self.writer.begin(session)
-                if first:
+                if first and self.options.ahead:
                     self.writer.remember(session)
-                    first = False
+                first = False
                 with without_index(session) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
@@ -330,6 +335,8 @@ class _Importer:
         if known is None:
             known = self.graph.resolve(commit) if self.graph else commit
             if known == commit and len(commit) < 40:
+                if self._known is None:
+                    self._known = self._shas()
                 longer = [sha for sha in self._known if sha.startswith(commit)]
                 known = longer[0] if len(longer) == 1 else commit
             self._resolved[commit] = known = clean_text(known)[:64]
@@ -345,9 +352,12 @@ class _Importer:
         with self.db.transaction() as session:
             project = session.get_one(Project, self.writer.project_id)
             request = session.get_one(Request, self.writer.request_id)
-            self._order(session, project, request)
+            moved = self._order(session, project, request)
             link_versions(session, self.writer.project_id)
-            series = self.writer.mark(session)
+            if moved:  # what detection keeps of a series counts commits as they stood
+                changed = col(Series.project_id) == self.writer.project_id
+                session.execute(update(Series).where(changed).values(state=None))
+            series = self.writer.mark(session, whole=moved or len(self.writer.commits) > FEW_COMMITS)
             if self.options.analyse:
                 for start in range(0, len(series), _ANALYSE_AT_ONCE):
                     outbox.enqueue(session, ANALYSE, {"series_ids": series[start : start + _ANALYSE_AT_ONCE]})
@@ -356,22 +366,28 @@ class _Importer:
         self.summary.series = len(series)
         self.summary.added = self.writer.added
 
-    def _order(self, session: Session, project: Project, request: Request) -> None:
-        query = select(col(Revision.sha), col(Revision.committed_at), col(Revision.id), col(Revision.position))
-        rows = session.execute(query.where(col(Revision.project_id) == project.id)).tuples().all()
-        self.summary.revisions = len(rows)
+    def _order(self, session: Session, project: Project, request: Request) -> bool:
+        """Give the commits their places; returns whether one that was there before has another place now."""
+        mine = col(Revision.project_id) == project.id
         watched = project.tip_sha is not None
         before = request.payload.get("order", "")
         if self.graph is None and (watched or before not in {"", "dates"}):
             self.summary.order = "the order that the project has already"
-            self.summary.unplaced = sum(position is None for *_, position in rows)
-            return
+            counts = select(func.count(), func.count(col(Revision.position))).select_from(Revision).where(mine)
+            self.summary.revisions, placed_ones = session.execute(counts).tuples().one()
+            self.summary.unplaced = self.summary.revisions - placed_ones
+            return False
+        query = select(col(Revision.sha), col(Revision.committed_at), col(Revision.id), col(Revision.position))
+        rows = session.execute(query.where(mine)).tuples().all()
+        self.summary.revisions = len(rows)
         measured = [(sha, at) for sha, at, _, _ in rows]
         placed = import_order.positions(self.graph, measured, first_parent_only=watched)
+        moved = False
         for sha, _, revision_id, position in rows:
             wanted = placed.get(sha)
             if wanted != position and not (watched and wanted is None):
                 session.execute(update(Revision).where(col(Revision.id) == revision_id).values(position=wanted))
+                moved = moved or revision_id not in self.writer.fresh
         if self.graph is not None:
             _describe_commits(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
         self.summary.unplaced = len(rows) - len(placed)
@@ -379,6 +395,7 @@ class _Importer:
             self.graph.origin if self.graph else "the dates of the commits, because no repository was given"
         )
         request.payload = {**request.payload, "order": "graph" if self.graph else "dates"}
+        return moved
 
 
 def _describe_commits(session: Session, ids: Mapping[str, int], graph: Graph) -> None:

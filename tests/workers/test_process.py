@@ -14,7 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from groundspeed.plugins.gate import Gate
+from groundspeed.workers import turns
 from groundspeed.workers.process import Command, Ended, run
+from groundspeed.workers.settings import WorkerSettings
 
 Run = Callable[..., Ended]
 
@@ -165,3 +168,27 @@ def test_processors_and_limits_are_set(python: Run, lines: list[tuple[str, str]]
     code = "import os, resource; print(os.sched_getaffinity(0), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     python(code, cpus=(cpu,), rlimits={"RLIMIT_NOFILE": 77})
     assert ("stdout", f"{{{cpu}}} 77") in lines
+
+
+def test_limits_of_a_command_at_its_gate_begin_when_that_opens(python: Run, tmp_path: Path) -> None:
+    """Waiting is no silence; and one that is given up at its gate is ended."""
+    gate = Gate(tmp_path / "gate")
+    threading.Timer(3.3, gate.open).start()
+    code = f"open({str(gate.path)!r}, 'rb', 0).read(1)"
+    ended = python(code, gate=gate, wall_s=3.0, no_progress_s=3.0)
+    assert (ended.cause, ended.status) == ("exited", 0)
+    assert ended.wall_s < 3.3
+    gate.close()
+    closed, stop = Gate(tmp_path / "other"), threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    assert python(code.replace("gate", "other"), stop, gate=closed, wall_s=0.1).cause == "stopped"
+    closed.close()
+
+
+def test_how_many_start_ahead_depends_on_the_machine_unless_it_is_set() -> None:
+    """An accelerator and at least four processors; never with several nodes."""
+    auto = WorkerSettings.load()
+    found = [turns.depth(auto, cpus, accelerated=gpu, gang=False) for cpus, gpu in ((16, True), (2, True), (16, False))]
+    assert found == [1, 0, 0]
+    assert turns.depth(WorkerSettings.load(starts_ahead=3), 2, accelerated=False, gang=False) == 3
+    assert turns.depth(WorkerSettings.load(starts_ahead=3), 16, accelerated=True, gang=True) == 0

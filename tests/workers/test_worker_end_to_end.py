@@ -133,6 +133,7 @@ def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce:
         GROUNDSPEED_WORKER_LOG_BYTES_PER_RUN="20000",
         GROUNDSPEED_WORKER_TOKEN="hush-token",
         GROUNDSPEED_CREDENTIALS='{"forge": "hush-password"}',
+        GROUNDSPEED_WORKER_STARTS_AHEAD="1",
     )
     service.wait(lambda: bool(service.registered))
     time.sleep(0.5)  # the worker has asked once and found nothing: now only the message can wake it
@@ -167,7 +168,10 @@ def test_every_way_to_end_is_a_result_and_the_rest_go_on(service: Any, announce:
     fine = service.of_job(1)[0, "fine", 1]
     assert fine["samples"][0]["values"] == (2.5, 2.5, 2.5)
     assert (fine["plugin_version"], fine["params"]) == ("3", {"x": 4})
-    assert fine["conditions"]["compile_caches"] == "cold"
+    assert (fine["conditions"]["compile_caches"], fine["conditions"]["start"]) == ("cold", "ahead")
+    assert fine["conditions"]["turn_s"] > fine["phases_s"]["measure"]
+    assert 0 < fine["conditions"]["overhead_share"] < 1
+    assert "gate" in fine["phases_s"]
     assert {f["name"] for f in fine["environment"]} >= {"package.torch", "kernel", "python"}
     assert service.finished.popitem()[1]["state"] == "succeeded"
     assert (
@@ -222,7 +226,7 @@ def test_two_sides_run_in_pairs_until_the_service_has_seen_enough(service: Any, 
     delivered: list[int] = []
     service.pair_verdict = lambda done: (delivered.append(len(service.runs)), "enough" if done >= 2 else "continue")[1]
     service.add(make_job(repo, head, sides=sides, max_pairs=5, min_pairs=1, benchmarks=[acme_bench("fine")]))
-    start_worker(PYTHONPATH=acme)
+    start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_STARTS_AHEAD="2")
     service.wait_done(1)
     assert [key[1:] for key in service.runs] == [(0, "fine", 0), (1, "fine", 0), (1, "fine", 1), (0, "fine", 1)]
     assert (service.pairs, delivered) == ([1, 2], [2, 4])
@@ -234,7 +238,7 @@ def test_kill_nine_in_mid_job_then_a_restart_completes_it_once(service: Any, rep
     slow = acme_bench("slow", replicates=1)
     service.add(make_job(repo, sha, build={"env": {"SLOW_TENTHS": "20"}}, benchmarks=[acme_bench("fine", replicates=2), slow]))  # fmt: skip
     service.down = False
-    first = start_worker(PYTHONPATH=acme)
+    first = start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_STARTS_AHEAD="1")
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     assert first.process is not None
     below = psutil.Process(first.process.pid).children(recursive=True)
@@ -271,8 +275,8 @@ def test_results_made_during_an_outage_arrive_after_a_kill(service: Any, repo: A
 def test_sigterm_gives_the_job_back_and_leaves_nothing(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
     """Within seconds, with exit status 0, and what was measured is delivered."""
     sha = repo.commit({"bench.py": BENCH})
-    service.add(make_job(repo, sha, benchmarks=[acme_bench("fine"), acme_bench("slow")]))
-    worker = start_worker(PYTHONPATH=acme)
+    service.add(make_job(repo, sha, benchmarks=[acme_bench("fine"), acme_bench("slow"), acme_bench("daemon")]))
+    worker = start_worker(PYTHONPATH=acme, GROUNDSPEED_WORKER_STARTS_AHEAD="1")
     service.wait(lambda: any(line["text"] == "working" for line in service.logs))
     assert worker.process is not None
     below = psutil.Process(worker.process.pid).children(recursive=True)

@@ -26,7 +26,8 @@ class Gate:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.opened = False
+        self.opened_s: float | None = None
+        """When it was opened, on ``time.monotonic``."""
         self._file = -1
         try:
             os.mkfifo(path, 0o600)
@@ -37,9 +38,9 @@ class Gate:
 
     def open(self) -> None:
         """Let the process go on; a second call does nothing."""
-        if self.opened:
+        if self.opened_s is not None:
             return
-        self.opened = True
+        self.opened_s = time.monotonic()
         if self._file >= 0:
             os.write(self._file, _OPEN)
         else:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,9 +34,10 @@ from groundspeed.workers.process import Command, Ended
 from groundspeed.workers.runner import Runner, Side
 from groundspeed.workers.sandbox import Confinement
 from groundspeed.workers.settings import WorkerSettings
-from groundspeed.workers.slots import Slot
+from groundspeed.workers.slots import Slot, usable_cpus
 from groundspeed.workers.spool import Spool
 from groundspeed.workers.stack import Stack
+from groundspeed.workers.turns import Key, Turn, Turns, depth
 from groundspeed.workers.variables import base_variables, build_variables
 
 FLUSH_S = 20.0
@@ -244,25 +245,63 @@ class JobRun:
     def _replicates(self, sides: list[Side], runner: Runner) -> None:
         """One process of each benchmark after another, so that slow drift of the machine meets all of them."""
         benchmarks = self._job.benchmarks
-        total = sum(b.replicates for b in benchmarks) * len(sides)
-        for turn in range(max((b.replicates for b in benchmarks), default=0)):
-            for benchmark in benchmarks:
-                if turn < benchmark.replicates:
-                    for side in sides:
-                        self._one(side, benchmark, benchmark.first_replicate + turn, runner, total)
-            self._over |= self._ending
+        rounds = [
+            [
+                (side.index, benchmark.key, benchmark.first_replicate + turn)
+                for benchmark in benchmarks
+                if turn < benchmark.replicates
+                for side in sides
+            ]
+            for turn in range(max((b.replicates for b in benchmarks), default=0))
+        ]
+        self._rounds(rounds, sides, runner, lambda _: True)
 
     def _pairs(self, sides: list[Side], runner: Runner) -> None:
         """A B, B A, A B … until the service has seen enough."""
-        total = self._job.max_pairs * len(self._job.benchmarks) * len(sides)
-        for pair in range(self._job.max_pairs):
-            order = sides if pair % 2 == 0 else sides[::-1]
-            for benchmark in self._job.benchmarks:
-                for side in order:
-                    self._one(side, benchmark, benchmark.first_replicate + pair, runner, total)
-            self._over |= self._ending  # after the pair: the other side is measured once even so
-            if len(self._over) == len(self._job.benchmarks) or not self._another_pair(pair + 1):
-                return
+        rounds = [
+            [
+                (side.index, benchmark.key, benchmark.first_replicate + pair)
+                for benchmark in self._job.benchmarks
+                for side in (sides if pair % 2 == 0 else sides[::-1])
+            ]
+            for pair in range(self._job.max_pairs)
+        ]
+        self._rounds(rounds, sides, runner, self._another_pair)
+
+    def _rounds(
+        self, rounds: list[list[Key]], sides: list[Side], runner: Runner, another: Callable[[int], bool]
+    ) -> None:
+        """Every process in its turn; after each round ``another`` is asked for the next."""
+        by_side = {side.index: side for side in sides}
+        benchmarks = {benchmark.key: benchmark for benchmark in self._job.benchmarks}
+        cpus = len(self._slot.cpus or usable_cpus())
+        settings, gang = self._node.settings, self._job.gang is not None
+        turns = Turns(depth(settings, cpus, accelerated=self._accelerated(), gang=gang))
+
+        def prepare(key: Key, ahead: bool) -> Turn:
+            return runner.prepare(by_side[key[0]], benchmarks[key[1]], key[2], ahead=ahead)
+
+        total = sum(map(len, rounds))
+        try:
+            for number, keys in enumerate(rounds):
+                later = [key for more in rounds[number + 1 : number + 2] for key in more]
+                for place, key in enumerate(keys):
+                    if self._wanted(key):
+                        self._say_run(key, by_side[key[0]].sha, total)
+                        following = [*keys[place + 1 :], *later]
+                        report = turns.run(key, prepare, lambda them=following: filter(self._wanted, them))  # type: ignore[misc]
+                        self._keep(report, by_side[key[0]].sha)
+                self._over |= self._ending  # after the pair: the other side is measured once even so
+                if len(self._over) == len(self._job.benchmarks) or not another(number + 1):
+                    return
+        finally:
+            turns.clear()
+
+    def _accelerated(self) -> bool:
+        return self._node.settings.device != "cpu" and bool(self._slot.devices or self._node.devices)
+
+    def _wanted(self, key: Key) -> bool:
+        return key not in self._done and key[1] not in self._over
 
     def _another_pair(self, done: int) -> bool:
         """The service decides; while it is away the planned minimum is measured and no more."""
@@ -283,16 +322,15 @@ class JobRun:
         self._attempt.line("worker", f"After {done} pairs: {reply.verdict} {reply.reason}")
         return reply.verdict == "continue"
 
-    def _one(self, side: Side, benchmark: v1.BenchmarkSpec, replicate: int, runner: Runner, total: int) -> None:
-        key = v1.RunKey(side=side.index, benchmark=benchmark.key, replicate=replicate)
-        if self._is_done(key) or benchmark.key in self._over:
-            return
+    def _say_run(self, key: Key, sha: str, total: int) -> None:
         self._attempt.check()
-        self._attempt.phase("run", f"{benchmark.key} on {side.sha[:12]}", self._count, total)
-        report = runner.run(side, benchmark, replicate)
-        self._attempt.line("worker", f"{benchmark.key} #{replicate} on {side.sha[:12]}: {report.outcome}", key)
+        self._attempt.phase("run", f"{key[1]} on {sha[:12]}", self._count, total)
+
+    def _keep(self, report: v1.RunReport, sha: str) -> None:
+        key = report.key
+        self._attempt.line("worker", f"{key.benchmark} #{key.replicate} on {sha[:12]}: {report.outcome}", key)
         if report.outcome in _FINAL and self._job.gang is None:
-            self._ending.add(benchmark.key)
+            self._ending.add(key.benchmark)
         self._deliver(report)
 
     def _is_done(self, key: v1.RunKey) -> bool:

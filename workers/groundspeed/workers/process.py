@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from groundspeed.plugins.gate import Gate
 from groundspeed.workers.memory import MemoryWatch, oom_kills
 from groundspeed.workers.output import TAIL_BYTES, LineReader, tail
 from groundspeed.workers.progress import ProgressTail
@@ -51,6 +52,8 @@ class Command:
     rlimits: Mapping[str, int] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
     nice: int = 0
+    gate: Gate | None = None
+    """What it waits at before it uses the device: its time limits begin when that opens."""
 
 
 @dataclass(slots=True)
@@ -201,13 +204,20 @@ class _Kept:
             self._alive_at = now
         if stop.is_set():
             return "stopped"
-        if now - self._started > self._command.wall_s:
+        began = self._began()
+        if began is not None and now - began > self._command.wall_s:
             return "wall"
-        if self._command.no_progress_s is not None and now - self._alive_at > self._command.no_progress_s:
+        silent_s = self._command.no_progress_s
+        if silent_s is not None and began is not None and now - max(self._alive_at, began) > silent_s:
             return "no-progress"
         if self._command.memory_limit_bytes and self._memory.exceeded():
             return "memory"
         return None
+
+    def _began(self) -> float | None:
+        """From when its limits count; None: it still waits at its gate."""
+        gate = self._command.gate
+        return self._started if gate is None else gate.opened_s
 
     def _end(self, *, with_stacks: bool) -> None:
         self._stderr_at_abort = self._streams[self._keeper.stderr].total_bytes
@@ -238,7 +248,7 @@ class _Kept:
             cause="not-started" if "error" in said else cause,
             status=os.waitstatus_to_exitcode(said["status"]) if "status" in said else None,
             error=said.get("error", ""),
-            wall_s=time.monotonic() - self._started,
+            wall_s=time.monotonic() - (self._began() or self._started),
             max_rss_bytes=max(said.get("max_rss_bytes", 0), self._memory.peak_bytes),
             stdout_tail=tail(self._streams[self._keeper.stdout].tail),
             stderr_tail=tail(stderr.tail),

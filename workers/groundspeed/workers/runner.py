@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
 import uuid
 from collections.abc import Mapping
@@ -11,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.protocol import ChildSpec, Limits
 from groundspeed.plugins.spi import Outcome
 from groundspeed.service.wire import v1
-from groundspeed.workers import loaded, process
+from groundspeed.workers import loaded
 from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.caches import touch
 from groundspeed.workers.environment import Environment
@@ -29,6 +29,7 @@ from groundspeed.workers.settings import WorkerSettings
 from groundspeed.workers.slots import Slot
 from groundspeed.workers.spool import Spool
 from groundspeed.workers.stage import stage
+from groundspeed.workers.turns import Process, Turn, turn_conditions
 from groundspeed.workers.variables import with_python
 
 
@@ -62,23 +63,27 @@ class Runner:
     gang: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Variables that tell a process of a job of several nodes where they meet."""
 
-    def run(self, side: Side, benchmark: v1.BenchmarkSpec, replicate: int) -> v1.RunReport:
-        """One fresh process. Always returns a result, unless the job must stop (Stopped)."""
+    def prepare(self, side: Side, benchmark: v1.BenchmarkSpec, replicate: int, *, ahead: bool) -> Turn:
+        """One fresh process, or the result of something that could not even be started.
+
+        ``ahead``: it is started at once and waits at its gate until its turn is finished.
+        """
         key = v1.RunKey(side=side.index, benchmark=benchmark.key, replicate=replicate)
         plugin = self.catalogue.get(benchmark.plugin)
         if plugin is None or plugin.error:
             why = plugin.error if plugin else f"no plugin {benchmark.plugin!r} is installed on this node"
-            return self.without_process(key, benchmark, Outcome.UNSUPPORTED, {"message": why}, side)
+            return Turn(self.without_process(key, benchmark, Outcome.UNSUPPORTED, {"message": why}, side))
         try:
             limits = _limits(benchmark.limits)
         except (TypeError, ValueError) as error:
-            return self.without_process(key, benchmark, Outcome.FAILED, {"message": f"limits: {error}"}, side)
+            words = {"message": f"limits: {error}"}
+            return Turn(self.without_process(key, benchmark, Outcome.FAILED, words, side))
         scratch = self.cache / "runs" / uuid.uuid4().hex
         (scratch / "work").mkdir(parents=True)
-        try:
-            return self._in_process(side, benchmark, key, plugin, limits, scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        gate = Gate(scratch / "gate") if ahead else None
+        command = self._command(side, benchmark, plugin, limits, scratch, gate)
+        one = Process(command, lambda stream, text: self.attempt.line(stream, text, key), self.attempt.stop, scratch)
+        return Turn(process=one, report=lambda began: self._report(side, benchmark, key, plugin, one, began))
 
     def without_process(
         self,
@@ -104,21 +109,23 @@ class Runner:
             )
         )
 
-    def _in_process(
+    def _report(
         self,
         side: Side,
         benchmark: v1.BenchmarkSpec,
         key: v1.RunKey,
         plugin: v1.PluginSpec,
-        limits: Limits,
-        scratch: Path,
+        one: Process,
+        began: float,
     ) -> v1.RunReport:
-        command, warm = self._command(side, benchmark, plugin, limits, scratch)
+        """Has its turn, which began at ``began`` (monotonic). Raises Stopped when the job must end."""
+        warm = _filled(side.caches)
         started_at, started = time.time(), time.monotonic()
-        ended = process.run(command, lambda stream, text: self.attempt.line(stream, text, key), self.attempt.stop)
+        ended = one.finish()
         self.attempt.check()
-        report, unreadable = read_report(scratch / "report.json")
-        outcome, evidence = judge(command, ended, report, unreadable)
+        report, unreadable = read_report(one.scratch / "report.json")
+        outcome, evidence = judge(one.command, ended, report, unreadable)
+        now = time.monotonic()
         replaced = loaded.otherwise(report.conditions if report else {}, self.facets)
         finding = Finding(
             key=key,
@@ -126,19 +133,30 @@ class Runner:
             outcome=outcome,
             evidence=evidence,
             started_at=started_at,
-            duration_s=time.monotonic() - started,
+            duration_s=now - started,
             report=report,
-            conditions={"compile_caches": "warm" if warm else "cold", "control": self.attempt.control},
+            conditions={
+                "compile_caches": "warm" if warm else "cold",
+                "control": self.attempt.control,
+                "start": "alone" if one.command.gate is None else "ahead",
+                **turn_conditions(report, now - began),
+            },
             environment=self.facets,
             build=(*side.environment.facets(), *to_facets(replaced)),
-            artefacts=self._keep_artefacts(report, scratch / "work"),
+            artefacts=self._keep_artefacts(report, one.scratch / "work"),
             plugin_version=plugin.version,
         )
         return to_wire(finding)
 
     def _command(
-        self, side: Side, benchmark: v1.BenchmarkSpec, plugin: v1.PluginSpec, limits: Limits, scratch: Path
-    ) -> tuple[Command, bool]:
+        self,
+        side: Side,
+        benchmark: v1.BenchmarkSpec,
+        plugin: v1.PluginSpec,
+        limits: Limits,
+        scratch: Path,
+        gate: Gate | None,
+    ) -> Command:
         staged = stage(self.cache, plugin.distribution)
         spec = ChildSpec(
             plugin=benchmark.plugin,
@@ -151,8 +169,8 @@ class Runner:
             device=self.settings.device,
             devices=benchmark.devices or self.slot.devices,
             limits=limits,
+            gate=str(gate.path) if gate is not None else "",
         )
-        warm = _filled(side.caches)
         command = Command(
             argv=(str(side.environment.python), "-P", "-m", "groundspeed.plugins.child"),
             cwd=side.source,
@@ -165,6 +183,7 @@ class Runner:
             memory_always=self.settings.memory_limit_bytes > 0,
             log_bytes=self.settings.log_bytes_per_run,
             cpus=self.slot.cpus,
+            gate=gate,
         )
         if self.confinement is not None:
             command = self.confinement.for_run(
@@ -172,7 +191,7 @@ class Runner:
                 read=[staged, side.environment.home],
                 write=[side.source, scratch, side.caches],
             )
-        return command, warm
+        return command
 
     def _variables(self, side: Side, staged: Path) -> dict[str, str]:
         for name in ("inductor", "triton", "cuda"):

@@ -79,6 +79,9 @@ class WorkerSettings(BaseSettings):
     """Devices that this worker may use, as JSON of indices or UUIDs: ["0", "1"]; none: all that the machine has."""
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     """Jobs at a time. 1: the node is used exclusively. More: processors and devices are divided among the slots."""
+    starts_ahead: Annotated[int, Field(ge=-1, le=8)] = -1
+    """Benchmark processes that import while another measures and then wait for their turn; -1: one where benchmarks run
+    on an accelerator and the slot has at least four processors, else none."""
     control: Annotated[str, Field(pattern=r"^(auto|cpu|off)$")] = "auto"
     """The tiny control workload of each lease: auto, on a device too where there is one; cpu, the processor; off."""
     lock_clocks: bool = False

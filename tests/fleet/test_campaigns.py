@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Invalid, NotFound
-from groundspeed.service.usecases.campaigns import commands, hooks, stragglers, view
+from groundspeed.service.usecases.campaigns import commands, hooks, report, stragglers, view
 from groundspeed.service.wire.campaigns import CampaignPage
 from rack import Machine, Rack, rack
 
@@ -295,6 +296,67 @@ def test_devices_that_stand_out_are_told_without_any_change(make: Make) -> None:
     assert {(row.node, row.device, row.area) for row in found.rows if row.area == "compute"} == {
         ("n04", "gpu0 (GPU-n04-0)", "compute")
     }
+
+
+def judged_while(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """Have something happen while a campaign's results are analysed."""
+    analyse = report.conclude
+
+    def slowly(*arguments: Any) -> Any:
+        meanwhile()
+        return analyse(*arguments)
+
+    monkeypatch.setattr(report, "conclude", slowly)
+
+
+def test_others_write_while_a_campaign_is_judged(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = make(4)
+    written = []
+
+    def write() -> None:
+        with one.db.transaction() as session:
+            session.add(t.Event(kind="annotation", title="meanwhile", at=one.fleet.now))
+        written.append(1)
+
+    one.create(canary=2, waves=(1.0,))
+    judged_while(monkeypatch, write)
+    one.through()
+    assert (page(one).state, len(written)) == ("done", 2)
+
+
+def test_what_was_decided_while_it_was_judged_stands(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = make(4)
+    one.create(canary=2, waves=(1.0,))
+    judged_while(monkeypatch, lambda: commands.abort(one.db, "driver-580", one.fleet.now, actor="ada", why="enough"))
+    one.through(rounds=6)
+    shown = page(one)
+    assert (shown.state, shown.phase, shown.reasons) == ("aborted", "canary", ("ended by ada: enough",))
+    assert shown.answer == ""
+
+
+def test_what_happened_while_a_campaign_stood_still_is_judged_though_the_worker_was_killed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make(4)
+    one.create(canary=2, waves=(1.0,), return_s=5.0, max_lost=2)
+    one.through(upgrade=False, rounds=3)
+    one.upgrade("n02")
+    one.through(upgrade=False, rounds=3)
+    one.tick(2, 10.0)
+    assert "n01: it did not come back" in said(one)
+    one.upgrade("n01")
+    one.tick(1)
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        judged_while(dying, killed)
+        with pytest.raises(KeyboardInterrupt):
+            one.through(upgrade=False, rounds=3)
+    assert not page(one).answer_reason.startswith("compute: throughput: 2 nodes")
+    one.tick(1)
+    assert (page(one).findings, page(one).reasons[0][:12]) == ((), "nothing of w")
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ class Campaign(SQLModel, table=True):
     """What was asked for, and each suite's job as it was planned at the start."""
     report: dict[str, Any] = json_column()
     """What it has shown so far, as it was last judged."""
+    due: bool = False
+    """Something has happened that the report does not know of: it is judged anew."""
     actor: str = ""
     created_at: datetime = time_column()
     updated_at: datetime = time_column()

@@ -1,9 +1,10 @@
-"""Judge a campaign from what is there so far, and keep what was found: pages and exports read it, none analyses."""
+"""Judge a campaign from what is there so far; what was found is kept: pages and exports read it, none analyses."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from sqlalchemy import select
 from sqlmodel import Session, col
 
+from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Device
 from groundspeed.service.domain.campaigns.conclude import Conclusion, NodeFacts, conclude
 from groundspeed.service.domain.campaigns.cost import Side, change, per_million
@@ -20,16 +22,29 @@ from groundspeed.service.domain.fleet.cells import Floats, cells
 from groundspeed.service.domain.fleet.effects import node_changes
 from groundspeed.service.domain.fleet.verdict import FleetConfig
 from groundspeed.service.usecases.campaigns.load import Line, Measurements, measurements
-from groundspeed.service.usecases.campaigns.state import Loaded
+from groundspeed.service.usecases.campaigns.state import Loaded, load
 
 VERSION = 1
 _MOST = 2000
 """Lines of a kind that a report keeps."""
 
 
-def judge(session: Session, loaded: Loaded, now: datetime) -> Findings:
-    """Analyse the campaign's results and keep the report with it; returns what a hold point looks at."""
-    found = measurements(session, loaded)
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """``report``: as it is stored; ``findings``: what a hold point looks at."""
+
+    report: dict[str, Any]
+    findings: Findings
+
+
+def judge(database: Database, campaign_id: int, now: datetime) -> Judged | None:
+    """Analyse the campaign's results; None: there is no such campaign. Nothing is held while it reads and computes."""
+    with database.read() as session:
+        loaded = load(session, campaign_id)
+        if loaded is None:
+            return None
+        found = measurements(session, loaded)
+        names = _device_names(session, loaded)
     facts = [
         NodeFacts(
             loaded.node(part).name, part.state, str(loaded.node(part).hardware_id or ""), tuple(part.lost),
@@ -38,15 +53,14 @@ def judge(session: Session, loaded: Loaded, now: datetime) -> Findings:
         for part in loaded.parts
     ]  # fmt: skip
     concluded = conclude(found.evidence, facts, FleetConfig(alpha=float(loaded.campaign.plan.get("alpha", 0.05))))
-    loaded.campaign.report = as_json(session, loaded, found, concluded, now)
-    session.add(loaded.campaign)
     shifted = {one.node: f" ({one.metric} {one.worsening:+.1%} worse)" for one in concluded.shifted}
-    return Findings(
+    findings = Findings(
         concluded.answer,
         concluded.reason,
         _in_words(concluded),
         {node: why + shifted.get(node, "") for node, why in concluded.left_out.items()},
     )
+    return Judged(as_json(loaded, found, names, concluded, now), findings)
 
 
 def _in_words(concluded: Conclusion) -> dict[str, str]:
@@ -63,10 +77,9 @@ def _in_words(concluded: Conclusion) -> dict[str, str]:
 
 
 def as_json(
-    session: Session, loaded: Loaded, found: Measurements, concluded: Conclusion, now: datetime
+    loaded: Loaded, found: Measurements, names: Mapping[str, str], concluded: Conclusion, now: datetime
 ) -> dict[str, Any]:
-    """The report as it is stored; numbers that are none become null."""
-    names = _device_names(session, loaded)
+    """The report as it is stored; numbers that are none become null. ``names``: of devices, by UUID."""
     odd = [{**asdict(one), "device": names.get(one.device, one.device)} for one in concluded.odd]
     return {
         "version": VERSION,

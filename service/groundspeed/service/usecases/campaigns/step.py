@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from sqlalchemy import select
@@ -20,6 +21,7 @@ from groundspeed.service.usecases.locking import held
 HOOK = "groundspeed.control.campaign_hook"
 _UNDER_WAY = ("running", "held")
 _ROLLBACK = frozenset({"reverting", "again"})
+Version = tuple[object, ...]
 
 
 def tick(database: Database, now: datetime, silent_s: float) -> int:
@@ -27,32 +29,92 @@ def tick(database: Database, now: datetime, silent_s: float) -> int:
     with database.read() as session:
         query = select(col(Campaign.id)).where(col(Campaign.state).in_((*_UNDER_WAY, "done", "aborted")))
         rolled = select(col(CampaignNode.campaign_id)).where(col(CampaignNode.state).in_(_ROLLBACK))
-        open_ = col(Campaign.state).in_(_UNDER_WAY) | col(Campaign.id).in_(rolled)
+        open_ = col(Campaign.state).in_(_UNDER_WAY) | col(Campaign.id).in_(rolled) | col(Campaign.due)
         ids = list(session.scalars(query.where(open_).order_by(col(Campaign.id))))
     return sum(step(database, one or 0, now, silent_s) for one in ids)
 
 
 def step(database: Database, campaign_id: int, now: datetime, silent_s: float) -> int:
-    """One campaign's step, in one transaction; nothing when nothing has happened."""
+    """One campaign's step; nothing is written when nothing has happened.
+
+    Moves are one transaction. Where results are to be judged, that is done with nothing held, and what follows is
+    saved in a second one, unless the campaign is another meanwhile: then the next step judges again.
+    """
+    if not _something(database, campaign_id, now, silent_s):
+        return 0
+    moved, version = _move(database, campaign_id, now, silent_s)
+    judged = report.judge(database, campaign_id, now) if version else None
+    return moved if judged is None else moved + _save(database, campaign_id, judged, version, now, silent_s)
+
+
+def _something(database: Database, campaign_id: int, now: datetime, silent_s: float) -> bool:
+    """Whether there is anything to write: looked at without holding the database."""
+    with database.read() as session:
+        loaded = state.load(session, campaign_id)
+        if loaded is None:
+            return False
+        seen = state.views(session, loaded, now, silent_s)
+        return any(_moves(loaded, seen)) or _to_judge(loaded, seen, 0)
+
+
+def _move(database: Database, campaign_id: int, now: datetime, silent_s: float) -> tuple[int, Version]:
+    """How many rows moved, and the version that is to be judged; empty: there is nothing to judge."""
     with database.transaction() as session:
         loaded = state.load(session, campaign_id, hold=True)
         if loaded is None:
+            return 0, ()
+        seen = state.views(session, loaded, now, silent_s)
+        moved = _nodes(session, loaded, seen, now)
+        if moved:
+            seen = state.views(session, loaded, now, silent_s)
+        if not _to_judge(loaded, seen, moved):
+            return moved, ()
+        if loaded.campaign.phase == machine.BASELINE:
+            return moved + _decide(session, loaded, seen, Findings(), now), ()
+        if loaded.campaign.state != "running":
+            loaded.campaign.due = True  # the moves are not seen again
+            session.add(loaded.campaign)
+        return moved, _version(loaded)
+
+
+def _save(
+    database: Database, campaign_id: int, judged: report.Judged, version: Version, now: datetime, silent_s: float
+) -> int:
+    """Keep the report and do what follows from it; nothing where the campaign is not the one that was judged."""
+    with database.transaction() as session:
+        loaded = state.load(session, campaign_id, hold=True)
+        if loaded is None or _version(loaded) != version:
             return 0
-        moved = _nodes(session, loaded, now, silent_s)
-        if loaded.campaign.state == "running" and not moved:
-            moved += _phase(session, loaded, now, silent_s)
-        elif moved and loaded.campaign.state != "running":
-            _look_again(session, loaded, now, silent_s)
-        return moved
+        loaded.campaign.report, loaded.campaign.due = judged.report, False
+        session.add(loaded.campaign)
+        seen = state.views(session, loaded, now, silent_s)
+        if loaded.campaign.state == "running":
+            return _decide(session, loaded, seen, judged.findings, now)
+        _look_again(session, loaded, seen, judged.findings)
+        return 1
 
 
-def _look_again(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> None:
-    """Something has changed while the campaign stood still: a lost node is back, settings are, one was rolled back."""
+def _to_judge(loaded: Loaded, seen: list[NodeView], moved: int) -> bool:
+    """Whether the phase is over, or something has changed while the campaign stood still: a lost node is back,
+    settings are, one was rolled back.
+    """
     campaign = loaded.campaign
-    seen = state.views(session, loaded, now, silent_s)
-    if campaign.phase == machine.BASELINE or not machine.phase_over(seen, campaign.phase):
-        return
-    findings = report.judge(session, loaded, now)
+    over = machine.phase_over(seen, campaign.phase)
+    if campaign.state == "running":
+        return not moved and over
+    return campaign.due or (moved > 0 and campaign.phase != machine.BASELINE and over)
+
+
+def _version(loaded: Loaded) -> Version:
+    """What a judgement rests on, besides results: it is another one when anybody has decided or any node has moved."""
+    campaign = loaded.campaign
+    parts = [(part.id, part.state, part.state_at, part.lost, part.other, part.jobs) for part in loaded.parts]
+    return (campaign.state, campaign.phase, campaign.due, campaign.updated_at, parts)
+
+
+def _look_again(session: Session, loaded: Loaded, seen: list[NodeView], findings: Findings) -> None:
+    """Say anew why a held campaign is held."""
+    campaign = loaded.campaign
     if campaign.state == "held":
         decision = machine.decide(seen, _notes(loaded, seen), campaign.phase, findings, state.rules(campaign))
         gone = ("nothing of what it was held for is left: approve it to go on",)
@@ -60,21 +122,25 @@ def _look_again(session: Session, loaded: Loaded, now: datetime, silent_s: float
         session.add(campaign)
 
 
-def _nodes(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> int:
+def _moves(loaded: Loaded, seen: list[NodeView]) -> Iterator[tuple[CampaignNode, Move]]:
+    """Nodes that go on, with where to; those that have not begun stay so while the campaign does not run."""
     campaign = loaded.campaign
-    phase = campaign.phase if campaign.state == "running" else -1
-    moves = 0
-    for part, view in zip(loaded.parts, state.views(session, loaded, now, silent_s), strict=True):
-        if campaign.state != "running" and view.state in {"waiting", "ready"}:
-            continue
-        move = machine.node_move(view, phase, state.rules(campaign))
-        if move is not None:
-            _apply(session, loaded, part, move, now)
-            moves += 1
+    running = campaign.state == "running"
+    for part, view in zip(loaded.parts, seen, strict=True):
+        if running or view.state not in {"waiting", "ready"}:
+            move = machine.node_move(view, campaign.phase if running else -1, state.rules(campaign))
+            if move is not None:
+                yield part, move
+
+
+def _nodes(session: Session, loaded: Loaded, seen: list[NodeView], now: datetime) -> int:
+    moves = list(_moves(loaded, seen))
+    for part, move in moves:
+        _apply(session, loaded, part, move, now)
     if moves:
-        campaign.updated_at = now
-        session.add(campaign)
-    return moves
+        loaded.campaign.updated_at = now
+        session.add(loaded.campaign)
+    return len(moves)
 
 
 def _apply(session: Session, loaded: Loaded, part: CampaignNode, move: Move, now: datetime) -> None:
@@ -141,14 +207,9 @@ def ask_hook(session: Session, campaign: Campaign, part: CampaignNode, action: s
     outbox.enqueue(session, HOOK, {"part_id": part.id})
 
 
-def _phase(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> int:
+def _decide(session: Session, loaded: Loaded, seen: list[NodeView], findings: Findings, now: datetime) -> int:
+    """What follows at the end of a phase."""
     campaign = loaded.campaign
-    seen = state.views(session, loaded, now, silent_s)
-    if not machine.phase_over(seen, campaign.phase):
-        return 0
-    findings = Findings()
-    if campaign.phase != machine.BASELINE:
-        findings = report.judge(session, loaded, now)
     decision = machine.decide(seen, _notes(loaded, seen), campaign.phase, findings, state.rules(campaign))
     if decision.kind == "next":
         campaign.phase += 1

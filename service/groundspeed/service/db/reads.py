@@ -56,12 +56,12 @@ def jobs_by_project(session: Session) -> dict[tuple[int, str], int]:
     return {(project, state): count for project, state, count in rows}
 
 
-def series_by_project(session: Session) -> dict[int, tuple[int, datetime | None]]:
-    """Number of series, and when the newest result of any came."""
+def series_by_project(session: Session, projects: Collection[int]) -> dict[int, tuple[int, datetime | None]]:
+    """Number of series of these projects, and when the newest result of any came."""
     rows = session.execute(
-        select(col(t.Series.project_id), func.count(), func.max(col(t.Series.last_result_at))).group_by(
-            col(t.Series.project_id)
-        )
+        select(col(t.Series.project_id), func.count(), func.max(col(t.Series.last_result_at)))
+        .where(col(t.Series.project_id).in_(projects))
+        .group_by(col(t.Series.project_id))
     )
     return {project: (count, last) for project, count, last in rows}
 

@@ -53,7 +53,7 @@ def _cards(session: Session, projects: Sequence[Any]) -> list[v.ProjectCard]:
     open_, jobs, series = (
         reads.open_regressions_by_project(session),
         reads.jobs_by_project(session),
-        reads.series_by_project(session),
+        reads.series_by_project(session, [p.id for p in projects]),
     )
     out = []
     for p in projects:

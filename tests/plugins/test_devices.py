@@ -9,7 +9,15 @@ import pytest
 
 from groundspeed.plugins.device import kernel_log, reasons
 from groundspeed.plugins.device.base import DeviceInfo, Process, Reading, State
-from groundspeed.plugins.device.hygiene import changes, clean_findings, cool_down, fault_findings, node_findings
+from groundspeed.plugins.device.hygiene import (
+    appeared,
+    changes,
+    clean_findings,
+    cool_down,
+    fault_findings,
+    node_findings,
+    settle,
+)
 from groundspeed.plugins.device.nvml import Nvml, NvmlUnavailable
 from groundspeed.plugins.device.others import AmdSmi, IntelSysfs, NoMonitor
 from groundspeed.plugins.spi import SampleState
@@ -214,6 +222,23 @@ def test_strangers_leaks_and_rising_counters_make_a_measurement_untrustworthy():
     assert changes(before, after) == [
         "1 uncorrected ECC errors during the run", "3 corrected ECC errors during the run",
     ]  # fmt: skip
+
+
+def test_a_process_that_has_just_ended_is_waited_for_and_one_that_stays_is_not():
+    listed = [[Process(7, None)], [Process(7, None)], []]
+    waited = []
+    assert settle(lambda: listed.pop(0), sleep=waited.append) == pytest.approx(0.04)
+    assert settle(lambda: [Process(7, None)], at_most_s=0.1, sleep=waited.append) == pytest.approx(0.1)
+    assert len(waited) == 7
+
+
+def test_a_container_that_sees_the_hosts_process_numbers_knows_itself():
+    before, after = (Process(5, None),), (Process(5, None), Process(90_001, None))
+    assert appeared(before, after, {42}) == {90_001}
+    assert appeared(before, (*before, Process(42, None)), {42}) == frozenset()
+    assert appeared(None, None, {42}) == frozenset()
+    sampler = Sampler(Nvml(FakeNvml()), "GPU-1", aliases=frozenset({4242}))
+    assert sampler._look_for_strangers() == 0
 
 
 def test_cooling_down_is_bounded():

@@ -111,8 +111,7 @@ def _run(session: Session) -> None:
     if plugin.needs.target and target is None:
         raise Unsupported(f'plugin {plugin.name!r} needs target = "package.module:factory" in groundspeed.toml')
     with session.phase("device"):
-        touch(session.device)
-        session.conditions = Conditions.start(session.device)
+        session.conditions = Conditions.start(session.device, lambda: touch(session.device))
     context = Context(
         device=session.device,
         params=resolved,

@@ -75,6 +75,20 @@ def foreign(processes: Collection[Process] | None, own: Collection[int]) -> list
     return [process for process in processes or () if process.pid not in own]
 
 
+def appeared(
+    before: Collection[Process] | None, after: Collection[Process] | None, own: Collection[int]
+) -> frozenset[int]:
+    """Under which numbers this process came onto the device's list as it made its context.
+
+    In a container with process numbers of its own the driver may list the host's. Empty where the list knows it by its
+    own number.
+    """
+    listed = {process.pid for process in after or ()}
+    if listed & set(own):
+        return frozenset()
+    return frozenset(listed - {process.pid for process in before or ()})
+
+
 def cool_down(
     temperature: Callable[[], float | None],
     *,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from groundspeed.plugins.device import open_backend
 from groundspeed.plugins.device.base import Backend, State
-from groundspeed.plugins.device.hygiene import changes, clean_findings, cool_down, foreign, settle
+from groundspeed.plugins.device.hygiene import appeared, changes, clean_findings, cool_down, foreign, settle
 from groundspeed.plugins.device.nvml import own_processes
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.sampler import Sampler, Trace
@@ -36,8 +37,11 @@ class Conditions:
     """How long a process that had just ended still showed on the device."""
 
     @classmethod
-    def start(cls, device: str) -> Conditions:
-        """Reads host and device and starts sampling the device's conditions where something can."""
+    def start(cls, device: str, touch: Callable[[], None] = lambda: None) -> Conditions:
+        """Reads host and device and starts sampling the device's conditions where something can.
+
+        ``touch`` makes this process's context on the device, between the state before it and the first sample.
+        """
         backend = open_backend()
         conditions = cls(device=device, backend=backend, begin_s=time.perf_counter(), host_before=host_state())
         if device == "cpu":
@@ -46,12 +50,15 @@ class Conditions:
         conditions.device_uuid = device_uuid(device, backend)
         if conditions.device_uuid is None:
             conditions.why_none = getattr(backend, "reason", f"{backend.vendor}'s library does not list {device}")
+            touch()
             return conditions
         uuid = conditions.device_uuid
         conditions.cooled_to_c = cool_down(lambda: backend.reading(uuid).temperature_c)
         conditions.left_after_s = settle(lambda: foreign(backend.processes(uuid), own_processes()))
         conditions.state_before = backend.state(uuid)
-        conditions.sampler = Sampler(backend, conditions.device_uuid)
+        touch()
+        aliases = appeared(conditions.state_before.processes, backend.processes(uuid), own_processes())
+        conditions.sampler = Sampler(backend, conditions.device_uuid, aliases=aliases)
         conditions.sampler.start()
         return conditions
 

@@ -41,7 +41,11 @@ class Trace:
 class Sampler:
     """``start`` and ``stop``; the trace may be read at any time. The thread sleeps in the driver, not in Python."""
 
-    def __init__(self, backend: Backend, uuid: str, rate_hz: float = RATE_HZ) -> None:
+    def __init__(
+        self, backend: Backend, uuid: str, rate_hz: float = RATE_HZ, *, aliases: frozenset[int] = frozenset()
+    ) -> None:
+        """``aliases``: numbers under which the device lists this benchmark's processes besides their own."""
+        self._aliases = aliases
         self._backend, self._uuid, self._period = backend, uuid, 1 / rate_hz
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groundspeed-conditions", daemon=True)
@@ -72,7 +76,7 @@ class Sampler:
             self._stop.wait(max(0.0, self._period - (time.perf_counter() - begin)))
 
     def _look_for_strangers(self) -> int:
-        found = foreign(self._backend.processes(self._uuid), own_processes())
+        found = foreign(self._backend.processes(self._uuid), own_processes() | self._aliases)
         for process in found:
             self.strangers[process.pid] = process.memory_bytes
         return len(found)

@@ -119,6 +119,13 @@ def revisions_between(session: Session, project_id: int, low: int, high: int, li
     )
 
 
+def places(session: Session, project_id: int, low: int, high: int) -> dict[int, int]:
+    """Positions of the commits between two, by their id."""
+    r = t.Revision
+    query = select(col(r.id), col(r.position)).where(col(r.project_id) == project_id)
+    return dict(fetch(session, query.where(col(r.position).between(low, high))))  # type: ignore[arg-type]
+
+
 def revision_columns(session: Session, project_id: int, positions: Collection[int]) -> Sequence[Row[Any]]:
     """(id, sha, position, seconds of its commit, author, 120 characters of its title) of the commits at these
     positions, oldest first.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, show_json, table
+from groundspeed.cli.output import console, report_done, show_json, table
 
 app = typer.Typer(no_args_is_help=True, help="People who sign in.")
 
@@ -35,27 +35,31 @@ def account_role(
     account: Annotated[str, typer.Argument(help="What history calls them.")],
     role: Annotated[str, typer.Argument(help="none, viewer, triager, operator, admin, or rules: by the settings.")],
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Give an account a role by hand."""
-    _change(account, data, role=role)
+    _change(account, data, json, role=role)
 
 
 @app.command("close")
-def account_close(account: str, data: context.DataOption = None) -> None:
+def account_close(account: str, data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Let an account in no more; its sign-ins and tokens end at once."""
-    _change(account, data, disabled=True)
+    _change(account, data, json, disabled=True)
 
 
 @app.command("open")
-def account_open(account: str, data: context.DataOption = None) -> None:
+def account_open(account: str, data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Let a closed account in again."""
-    _change(account, data, disabled=False)
+    _change(account, data, json, disabled=False)
 
 
-def _change(account: str, data: context.DataOption, *, role: str | None = None, disabled: bool | None = None) -> None:
+def _change(
+    account: str, data: context.DataOption, json: bool, *, role: str | None = None, disabled: bool | None = None
+) -> None:
     from groundspeed.service.usecases import accounts
 
     with context.database(context.settings_for(data)) as db:
         found = accounts.by_handle(db, account)
         accounts.change(db, found, datetime.now(UTC), "local", role=role, disabled=disabled)
-    console().print(f"{account} was changed.")
+    facts = {"role": role} if disabled is None else {"closed": disabled}
+    report_done(f"{account} was changed.", json, account=account, **facts)

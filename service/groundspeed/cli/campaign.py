@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, show_json, table
+from groundspeed.cli.output import console, report_done, show_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,9 +119,10 @@ def report(
     form: Annotated[Format, typer.Option("--format", help="text, json, csv, or html to print.")] = Format.text,
     check: Annotated[bool, typer.Option("--check", help="End with status 1 unless the verdict is go.")] = False,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """The report, for people or for programs."""
-    shown = _report(name, form, data)
+    shown = _report(name, Format.json if json else form, data)
     if check and (shown.state != "done" or shown.answer != "go"):
         raise typer.Exit(1)
 
@@ -179,21 +180,21 @@ def _print(shown: CampaignPage) -> None:
 
 
 @app.command("approve")
-def approve(name: Name, why: Why = "", data: context.DataOption = None) -> None:
+def approve(name: Name, why: Why = "", data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Go on from a hold point."""
-    _decide(name, "approve", data, why=why)
+    _decide(name, "approve", data, json, why=why)
 
 
 @app.command("resume")
-def resume(name: Name, why: Why = "", data: context.DataOption = None) -> None:
+def resume(name: Name, why: Why = "", data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Take up an aborted campaign where it stood."""
-    _decide(name, "resume", data, why=why)
+    _decide(name, "resume", data, json, why=why)
 
 
 @app.command("abort")
-def abort(name: Name, why: Why = "", data: context.DataOption = None) -> None:
+def abort(name: Name, why: Why = "", data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """End a campaign: no further node is touched."""
-    _decide(name, "abort", data, why=why)
+    _decide(name, "abort", data, json, why=why)
 
 
 @app.command("confirm")
@@ -202,17 +203,18 @@ def confirm(
     node: Annotated[str, typer.Option(help="Which; otherwise the most usual one.")] = "",
     why: Why = "",
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """A-B-A: have one node rolled back and measured again, to see the effect go."""
-    _decide(name, "confirm", data, why=why, node=node)
+    _decide(name, "confirm", data, json, why=why, node=node)
 
 
-def _decide(name: str, action: str, data: context.DataOption, *, why: str, node: str = "") -> None:
+def _decide(name: str, action: str, data: context.DataOption, json: bool, *, why: str, node: str = "") -> None:
     from groundspeed.service.usecases.campaigns import commands
 
     with context.database(context.settings_for(data)) as db:
         said = commands.decide(db, name, action, datetime.now(UTC), actor="local", why=why, node=node)
-    console().print(said)
+    report_done(said, json, campaign=name, action=action, said=said)
 
 
 @app.command("stragglers")
@@ -245,6 +247,7 @@ def tell(
     where: Annotated[list[str] | None, typer.Option(help="Machines with this label: rack=7. Repeatable.")] = None,
     at: Annotated[datetime | None, typer.Option(help="When, in UTC; otherwise now.")] = None,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Tell of something outside the code ("BIOS changed on rack 7"): it shows on the graphs."""
     from groundspeed.service.usecases import events
@@ -252,7 +255,7 @@ def tell(
     told = events.Told(title, body, project, node, _pairs(where, "--where"), at.replace(tzinfo=UTC) if at else None)
     with context.database(context.settings_for(data)) as db:
         ids = events.tell(db, told, datetime.now(UTC), actor="local")
-    console().print(f"Noted ({len(ids)} event{'s' if len(ids) != 1 else ''}).")
+    report_done(f"Noted ({len(ids)} event{'s' if len(ids) != 1 else ''}).", json, events=ids)
 
 
 def _pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:

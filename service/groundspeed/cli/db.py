@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import show_json
+from groundspeed.cli.output import report_done, show_json
 
 app = typer.Typer(no_args_is_help=True, help="The database: upgrade, backup, restore, export.")
 
@@ -21,12 +21,13 @@ class Form(StrEnum):
 
 
 @app.command()
-def upgrade(data: context.DataOption = None) -> None:
+def upgrade(data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Bring the tables to this release's; a no-op the second time. `groundspeed up` does it by itself."""
     from groundspeed.service.db import migrate
 
     with context.database(context.settings_for(data)) as db:
-        sys.stdout.write(f"The tables are current (version {migrate.version(db)}).\n")
+        version = migrate.version(db)
+    report_done(f"The tables are current (version {version}).", json, standing="current", version=version)
 
 
 @app.command()
@@ -55,6 +56,7 @@ def check(data: context.DataOption = None, json: context.JsonOption = False) -> 
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write; it must not be there yet.")],
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Write every row to one file that either engine can be restored from. The service may run meanwhile."""
     from datetime import UTC, datetime
@@ -63,13 +65,15 @@ def backup(
 
     with context.database(context.settings_for(data)) as db:
         made = archive.backup(db, file, datetime.now(UTC))
-    sys.stdout.write(f"{made.total:,} rows of {len(made.rows)} tables are in {file}.\n")
+    said = f"{made.total:,} rows of {len(made.rows)} tables are in {file}."
+    report_done(said, json, file=str(file), rows=made.total, tables=dict(made.rows), made_at=made.made_at)
 
 
 @app.command()
 def restore(
     file: Annotated[Path, typer.Argument(help="A file that `groundspeed db backup` made.")],
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Fill an empty database from a backup, of this release or an older one, and bring it up to date."""
     from groundspeed.service.db import archive
@@ -82,7 +86,8 @@ def restore(
         found = archive.restore(db, file)
     finally:
         db.close()
-    sys.stdout.write(f"{found.total:,} rows as of {found.made_at} are restored.\n")
+    said = f"{found.total:,} rows as of {found.made_at} are restored."
+    report_done(said, json, file=str(file), rows=found.total, tables=dict(found.rows), made_at=found.made_at)
 
 
 @app.command()

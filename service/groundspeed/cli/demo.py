@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli import answer, context, example, repository, up
-from groundspeed.cli.output import console
+from groundspeed.cli.output import console, show_json
 from groundspeed.cli.progress import Progress, progress_for
 from groundspeed.service.errors import Unavailable
 
@@ -45,10 +45,11 @@ def demo(
     ] = False,
     host: up.HostOption = None,
     port: up.PortOption = None,
+    json: Annotated[bool, typer.Option("--json", help="End with the findings as JSON for programs.")] = False,
 ) -> None:
     """Benchmark the history of the example, or of a repository, and show what changed."""
     settings = context.settings_for(data, host=host, port=port)
-    out = console()
+    out, once = console(quiet=json), once or json
     context.make_folder(settings.data_dir)
     if repo is None:
         place = str(example.prepare(settings.data_dir / "example", seed=seed, quiet=quiet, commits=length))
@@ -63,7 +64,10 @@ def demo(
             if not watch.until_done():
                 out.print("Stopping; the next start picks up where this one was.")
                 raise typer.Exit(INTERRUPTED if once else 0)
-            out.print(answer.render(answer.load(db, slug)))
+            found = answer.load(db, slug)
+            out.print(answer.render(found))
+            if json:
+                show_json(found)
             if not once:
                 out.print(
                     f"Look at {running.url}/projects/{slug}; new commits are measured as they come. Ctrl-C stops."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, show_json
+from groundspeed.cli.output import console, report_done, show_json
 
 if TYPE_CHECKING:
     from groundspeed.service.forge.github import GitHubForge
@@ -73,6 +73,7 @@ def link(
     project: Annotated[str, typer.Argument(help="Name of the project.")],
     repository: Annotated[str, typer.Argument(help="owner/name on GitHub.")],
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Link a project to its repository on GitHub; one that was added by its GitHub address links itself."""
     from groundspeed.service.domain.pulls.forge import ForgeRefused, ForgeUnavailable
@@ -91,7 +92,8 @@ def link(
         raise Unavailable(f"{error.reason}.", "Try again in a moment.") from None
     with context.database(settings) as db:
         places.link(db, project, found, datetime.now(UTC), "local")
-    console().print(f"{project} is linked to {found.full_name}: its pull requests are answered.")
+    said = f"{project} is linked to {found.full_name}: its pull requests are answered."
+    report_done(said, json, project=project, repository=found.full_name)
 
 
 @app.command()

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from groundspeed.cli.output import console
+from groundspeed.cli import context
+from groundspeed.cli.output import report_done
 from groundspeed.service.errors import Conflict, Invalid
 
 FACTORY = re.compile(r"^(make|build|create|benchmark)(_|$)")
@@ -46,6 +47,7 @@ class Target:
 def init(
     folder: Annotated[Path, typer.Argument(help="Top folder of the repository.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Write over a groundspeed.toml that is there.")] = False,
+    json: context.JsonOption = False,
 ) -> None:
     """Write a groundspeed.toml by looking at the repository, and a first benchmark where it has none."""
     from groundspeed.service.config import FILE_NAME, load
@@ -66,10 +68,9 @@ def init(
     text = configuration(top, branch, found or [Target("benchmarks.first:make", "training")])
     load(text, FILE_NAME)  # what is written can be read
     file.write_text(text, encoding="utf-8")
-    out = console()
-    for path in [file, *written]:
-        out.print(f"wrote {path.relative_to(top)}")
-    out.print(f"Commit it, then: groundspeed demo --repo {top}")
+    names = [str(path.relative_to(top)) for path in (file, *written)]
+    said = "\n".join([*(f"wrote {name}" for name in names), f"Commit it, then: groundspeed demo --repo {top}"])
+    report_done(said, json, repository=str(top), written=names, targets=[target.path for target in found])
 
 
 def targets(top: Path) -> list[Target]:

@@ -23,6 +23,14 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
 
 
+def report_done(sentence: str, json: bool, **facts: Any) -> None:
+    """What a command that changes something says when it is done: a sentence, or its facts as JSON."""
+    if json:
+        show_json(facts)
+    else:
+        console().print(sentence, markup=False)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
     """A plain table; ``right`` names the columns of figures."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")

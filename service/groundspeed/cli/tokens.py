@@ -18,6 +18,7 @@ def rotate(
         float, typer.Option(min=0, max=24 * 90, help="How long the old one goes on working.")
     ] = 24.0,
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Make a new secret with the reach of the old one, which ends after an overlap; shown once.
 
@@ -27,7 +28,10 @@ def rotate(
 
     with context.database(context.settings_for(data)) as db:
         secret = tokens.rotate(db, name, timedelta(hours=overlap_hours), datetime.now(UTC))
-    sys.stdout.write(secret + "\n")
+    if json:
+        show_json({"name": name, "token": secret})
+    else:
+        sys.stdout.write(secret + "\n")
 
 
 def listed(data: context.DataOption = None, json: context.JsonOption = False) -> None:

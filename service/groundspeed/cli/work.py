@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, show_json, table
+from groundspeed.cli.output import console, report_done, show_json, table
 
 job_app = typer.Typer(no_args_is_help=True, help="Jobs: what waits and runs, cancel, retry, reprioritise.")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: who is there, drain, quarantine, take back.")
@@ -109,23 +108,25 @@ def job_show(job: Job, data: context.DataOption = None, json: context.JsonOption
 
 
 @job_app.command("cancel")
-def job_cancel(job: Job, reason: Reason = "by hand", data: context.DataOption = None) -> None:
+def job_cancel(
+    job: Job, reason: Reason = "by hand", data: context.DataOption = None, json: context.JsonOption = False
+) -> None:
     """Stop a job that waits or runs; its worker hears of it at its next sign of life."""
     from groundspeed.service.usecases import jobs
 
     with context.database(context.settings_for(data)) as db:
         jobs.cancel(db, job, datetime.now(UTC), actor=ACTOR, reason=reason)
-    sys.stdout.write(f"Job {job} is cancelled.\n")
+    report_done(f"Job {job} is cancelled.", json, job=job, state="cancelled")
 
 
 @job_app.command("retry")
-def job_retry(job: Job, data: context.DataOption = None) -> None:
+def job_retry(job: Job, data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Queue a job again that failed, was given up or was cancelled; what it has delivered is kept."""
     from groundspeed.service.usecases import jobs
 
     with context.database(context.settings_for(data)) as db:
         jobs.retry(db, job, datetime.now(UTC), actor=ACTOR)
-    sys.stdout.write(f"Job {job} waits again.\n")
+    report_done(f"Job {job} waits again.", json, job=job, state="queued")
 
 
 @job_app.command("priority")
@@ -133,13 +134,14 @@ def job_priority(
     job: Job,
     priority: Annotated[int, typer.Argument(help="0 goes first, 99 last; a pull request has 10, a push 30.")],
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Move a waiting job in the queue."""
     from groundspeed.service.usecases import jobs
 
     with context.database(context.settings_for(data)) as db:
         jobs.reprioritise(db, job, priority, datetime.now(UTC), actor=ACTOR)
-    sys.stdout.write(f"Job {job} has priority {priority}.\n")
+    report_done(f"Job {job} has priority {priority}.", json, job=job, priority=priority)
 
 
 @job_app.command("cancel-request")
@@ -147,13 +149,14 @@ def request_cancel(
     request: Annotated[int, typer.Argument(min=1, max=2**31 - 1, help="Number of the request.")],
     reason: Reason = "by hand",
     data: context.DataOption = None,
+    json: context.JsonOption = False,
 ) -> None:
     """Stop everything that is open of one request."""
     from groundspeed.service.usecases import requests
 
     with context.database(context.settings_for(data)) as db:
         count = requests.cancel(db, request, datetime.now(UTC), actor=ACTOR, reason=reason)
-    sys.stdout.write(f"{count} jobs of request {request} are cancelled.\n")
+    report_done(f"{count} jobs of request {request} are cancelled.", json, request=request, cancelled=count)
 
 
 @node_app.command("list")
@@ -170,29 +173,33 @@ def node_list(data: context.DataOption = None, json: context.JsonOption = False)
 
 
 @node_app.command("drain")
-def node_drain(node: Node, reason: Reason = "", data: context.DataOption = None) -> None:
+def node_drain(
+    node: Node, reason: Reason = "", data: context.DataOption = None, json: context.JsonOption = False
+) -> None:
     """Take no more jobs; those that run are finished."""
-    _set(node, "draining", reason, data)
+    _set(node, "draining", reason, data, json)
 
 
 @node_app.command("quarantine")
-def node_quarantine(node: Node, reason: Reason = "", data: context.DataOption = None) -> None:
+def node_quarantine(
+    node: Node, reason: Reason = "", data: context.DataOption = None, json: context.JsonOption = False
+) -> None:
     """Its results are in doubt: it takes no jobs until it is taken back."""
-    _set(node, "quarantined", reason, data)
+    _set(node, "quarantined", reason, data, json)
 
 
 @node_app.command("activate")
-def node_activate(node: Node, data: context.DataOption = None) -> None:
+def node_activate(node: Node, data: context.DataOption = None, json: context.JsonOption = False) -> None:
     """Take it back."""
-    _set(node, "active", "", data)
+    _set(node, "active", "", data, json)
 
 
-def _set(node: str, state: str, reason: str, data: Any) -> None:
+def _set(node: str, state: str, reason: str, data: context.DataOption, json: bool) -> None:
     from groundspeed.service.usecases import nodes
 
     with context.database(context.settings_for(data)) as db:
         nodes.set_state(db, node, state, datetime.now(UTC), actor=ACTOR, reason=reason)
-    sys.stdout.write(f"{node} is {state}.\n")
+    report_done(f"{node} is {state}.", json, node=node, state=state)
 
 
 def _nodes(found: Any, now: datetime) -> Any:

@@ -77,7 +77,7 @@ class _State:
 def sniff(head: str) -> bool:
     lines = head.splitlines()
     return any(p.search(line) for line in lines[:2000] for p in (_NVB_SUM, _NVB_RUN, _COPY, _STEP, _IB_TEST)) or (
-        ("TensorRT" in head and "[I]" in head) or "nvbandwidth Version" in head
+        (("TensorRT" in head or "=== Model Options ===" in head) and "[I]" in head) or "nvbandwidth Version" in head
         or "DeepSpeed" in head or "megatron" in head.lower() or bool(_MEGATRON.search(head))
     )  # fmt: skip
 

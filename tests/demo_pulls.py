@@ -55,14 +55,16 @@ def _measured(session: Session, project: t.Project) -> int:
     )  # fmt: skip
     session.add(request)
     session.flush()
+    gated = select(t.Series).where(col(t.Series.project_id) == project.id, col(t.Series.gate).is_(True))
+    series = session.scalars(gated.order_by(col(t.Series.id)).limit(len(ANSWERS))).all()
+    keys = {",".join(f"{name}={value}" for name, value in one.params.items()): one.params for one in series}
+    benchmarks = [{"key": key, "plugin": "training", "params": params} for key, params in keys.items()]
     job = t.Job(
         request_id=request.id or 0, project_id=project.id or 0, key="pull-12", suite="train", reason="gate",
-        state="done", spec={"benchmarks": []}, created_at=request.created_at, finished_at=request.finished_at,
+        state="done", spec={"benchmarks": benchmarks}, created_at=request.created_at, finished_at=request.finished_at,
     )  # fmt: skip
     session.add(job)
     session.flush()
-    gated = select(t.Series).where(col(t.Series.project_id) == project.id, col(t.Series.gate).is_(True))
-    series = session.scalars(gated.order_by(col(t.Series.id)).limit(len(ANSWERS))).all()
     commit = select(col(t.Revision.id)).where(col(t.Revision.project_id) == project.id)
     newest = session.scalars(commit.order_by(col(t.Revision.id).desc())).first() or 0
     for one, (answer, ratio, half, reason) in zip(series, ANSWERS, strict=False):

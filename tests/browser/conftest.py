@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from sqlmodel import col, select
 
+import demo_campaign
 import demo_data
+import demo_people
+import demo_pulls
 import web_server
+from groundspeed.service.api import access
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 
@@ -64,6 +71,10 @@ class Site:
     kernels: demo_data.Filled | None = None
     cycles: int = 0
     """The series of ``kernels`` that counts clock cycles."""
+    front: str = ""
+    """Address of the same service where people sign in."""
+    cookie: str = ""
+    """Of an admin who is signed in there."""
 
 
 @pytest.fixture(scope="session")
@@ -89,9 +100,25 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
         ),
     )
     demo_data.fill(db, demo_data.Shape(slug="empty", name="Empty", commits=0, machines=0, extra=0, live=False))
-    with web_server.serve(web_server.app(db, folder)) as url:
-        yield Site(db, url, demo, kernels, _count_cycles(db, kernels.project_id))
+    demo_campaign.add(db)
+    demo_pulls.add(db)
+    cookie = demo_people.add(db)
+    cycles = _count_cycles(db, kernels.project_id)
+    with web_server.serve(web_server.app(db, folder)) as url, front_of(db, folder) as front:
+        yield Site(db, url, demo, kernels, cycles, front, cookie)
     db.close()
+
+
+@contextmanager
+def front_of(db: Database, folder: Path, now: datetime | None = None) -> Iterator[str]:
+    """The address of a service over ``db`` that people sign in to; ``now`` makes its time stand still."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    application = web_server.app(db, folder, host="0.0.0.0", public_url=address, **demo_people.SIGN_IN)
+    if now is not None:
+        application.dependency_overrides[access.now] = lambda: now
+    with web_server.serve(application, listener) as url:
+        yield url
 
 
 def _count_cycles(db: Database, project: int) -> int:
@@ -132,6 +159,11 @@ def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext
     tab.page.on("console", lambda message: tab.errors.append(message.text) if message.type == "error" else None)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
     return context, tab
+
+
+def sign_in(context: BrowserContext, site: Site) -> None:
+    """As the admin of the demonstration, without asking a provider."""
+    context.add_cookies([{"name": "groundspeed", "value": site.cookie, "url": site.front}])
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -13,13 +13,15 @@ from playwright.sync_api import Browser, Page
 from sqlalchemy import String, text
 from sqlmodel import AutoString, SQLModel, col, select
 
+import demo_campaign
 import demo_data
+import demo_people
+import demo_pulls
 import web_server
 from groundspeed.service.api.routes.views import VIEWS
 from groundspeed.service.db import tables as t
+from groundspeed.service.db.campaign_tables import Campaign
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import accounts, tokens
-from groundspeed.service.usecases.notifications import channels
 
 from .conftest import open_tab
 
@@ -100,12 +102,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
     application = web_server.app(db, folder)  # imports every table
     demo_data.create_tables(db)
     demo = demo_data.fill(db, demo_data.Shape(commits=30, machines=1, extra=0))
-    now = datetime.now(UTC)
-    accounts.sign_in(
-        db, accounts.Identity("oidc", "1", "x", "y", "z@example.org"), {"*": "admin"}, now, timedelta(days=1)
-    )
-    tokens.create(db, tokens.New("ci", "viewer"), now)
-    channels.add(db, channels.New("team", "slack", "https://hooks.example.org/x"), now, "x")
+    demo_campaign.add(db)
+    demo_pulls.add(db)
+    demo_people.add(db, now=datetime.now(UTC))
     regression = demo.regressions[0]
     assert spoil_all(db) > 40
     with db.transaction() as session:
@@ -118,10 +117,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         node = session.exec(select(t.Node.name)).first() or ""
         run = session.exec(select(t.Run.id).where(col(t.Run.outcome) != "ok")).first() or 1
         attempt_job = session.exec(select(t.Attempt.job_id)).first()
+        campaign = session.exec(select(Campaign.name)).one()
     values = {
         "{slug}": demo.slug, "{series_id}": "1", "{regression_id}": str(regression), "{sha}": demo.shas[-3],
         "{request_id}": str(demo.requests[-1]), "{job_id}": str(attempt_job), "{run_id}": str(run),
-        "{name:path}": quote(node, safe=""), "{name}": "x",
+        "{name:path}": quote(node, safe=""), "{name}": quote(campaign, safe=""), "{number}": "12",
     }  # fmt: skip
     paths = []
     for view in VIEWS:

@@ -403,7 +403,7 @@ def test_collectives_and_a_slow_rank_in_training_are_told(here):
 
 
 def parts_of(batches):
-    model = torch.nn.Linear(4, 1)
+    model = torch.nn.Linear(4, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(0.5)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

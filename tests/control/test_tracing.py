@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -56,6 +60,58 @@ def test_a_task_is_a_span(parts: Parts, spans: InMemorySpanExporter) -> None:
     tasks.bind(parts)
     tasks.analyse_series(series_ids=[])
     assert [span.name for span in spans.get_finished_spans()] == ["groundspeed.control.analyse"]
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes what the exporter sends over OTLP/HTTP, as a collector does; ``seen`` is (process, name, attributes)."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Collecting)
+        self.seen: list[tuple[str, str, dict[str, str]]] = []
+        self.headers: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1/traces"
+
+
+class Collecting(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.server.headers.append(f"{self.path} {self.headers['Content-Type']}")
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            process = next(a.value.string_value for a in resource.resource.attributes if a.key == "service.name")
+            for span in (span for scope in resource.scope_spans for span in scope.spans):
+                facts = {fact.key: fact.value.string_value for fact in span.attributes}
+                self.server.seen.append((process, span.name, facts))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    server = Collector()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    tracing.stop()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_spans_reach_a_collector_before_the_process_ends(collector: Collector) -> None:
+    tracing.configure(collector.url, "api")
+    with tracing.span("GET /readyz", **{"groundspeed.request": "r-7"}):
+        pass
+    tracing.stop()
+    assert collector.seen == [("groundspeed-api", "GET /readyz", {"groundspeed.request": "r-7"})]
+    assert collector.headers == ["/v1/traces application/x-protobuf"]
 
 
 def test_without_an_endpoint_there_are_none() -> None:

@@ -35,7 +35,10 @@ def main(arguments: list[str]) -> int:
         settings = Settings.load()
         logformat.configure(settings.log_level, settings.log_format)
         tracing.configure(settings.otlp_endpoint, arguments[0])
-        status = commands[arguments[0]](settings)
+        try:
+            status = commands[arguments[0]](settings)
+        finally:
+            tracing.stop()
         return status if status != GAVE_UP else _anew()
     except GroundspeedError as error:
         sys.stderr.write(f"groundspeed: {error}\n")

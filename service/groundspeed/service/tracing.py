@@ -12,6 +12,7 @@ from typing import Any
 from groundspeed.service.errors import ConfigError
 
 _tracers: list[Any] = []
+_providers: list[Any] = []
 
 
 def configure(endpoint: str, process: str) -> None:
@@ -39,12 +40,16 @@ def use(processor: Any, process: str) -> None:
 
     provider = TracerProvider(resource=Resource.create({"service.name": f"groundspeed-{process}"}))
     provider.add_span_processor(processor)
-    _tracers[:] = [provider.get_tracer("groundspeed")]
+    stop()
+    _providers.append(provider)
+    _tracers.append(provider.get_tracer("groundspeed"))
 
 
 def stop() -> None:
-    """No more spans."""
+    """No more spans; those that wait are sent."""
     _tracers.clear()
+    while _providers:
+        _providers.pop().shutdown()
 
 
 @contextmanager

@@ -114,13 +114,7 @@ def _series(server: PostgresServer, folder: Path, _options: argparse.Namespace) 
 def _nodes(server: PostgresServer, folder: Path, options: argparse.Namespace) -> None:
     import nodes
 
-    found = nodes.measure(server.create(), folder, options.nodes, options.jobs)
-    _say(
-        f"\n{found.nodes} nodes, {found.jobs} jobs: {found.done} done, {found.twice} twice, {found.seconds:.0f} s\n"
-        f"processor time of the API a job: {found.scheduling_ms:.2f} ms to schedule (target {nodes.TARGET_MS:g}), "
-        f"{found.with_results_ms:.2f} ms with a result taken in\n"
-        f"a claim takes {found.quantile_ms(0.5):.1f} ms (p50), {found.quantile_ms(0.99):.1f} ms (p99)"
-    )
+    nodes.report(nodes.measure(server, folder, options.nodes, options.jobs), _say)
 
 
 def _pages(server: PostgresServer, folder: Path, options: argparse.Namespace) -> None:

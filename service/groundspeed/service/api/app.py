@@ -17,6 +17,7 @@ from groundspeed.service.api.limits import BodyLimit
 from groundspeed.service.api.metrics import Answered
 from groundspeed.service.api.requestlog import RequestLog
 from groundspeed.service.api.routes import channels, health, people, results, views, webhooks, work, workers
+from groundspeed.service.api.scheduling import Scheduling
 from groundspeed.service.control.app import configure
 from groundspeed.service.control.relay import Relay
 from groundspeed.service.control.wiring import Parts
@@ -33,6 +34,7 @@ def create_app(parts: Parts) -> FastAPI:
         relay = Relay(parts.database)
         relay.start()
         yield
+        app.state.scheduling.close()
         relay.stop()
 
     app = FastAPI(title="Groundspeed", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -50,6 +52,7 @@ def create_app(parts: Parts) -> FastAPI:
     )
     app.add_middleware(SafeHeaders, https=parts.settings.base_url.startswith("https://"))
     app.state.answered = Answered()
+    app.state.scheduling = Scheduling(parts, app.state.answered.registry)
     app.add_middleware(RequestLog, answered=app.state.answered)
     app.include_router(workers.router)
     app.include_router(work.router)

@@ -49,17 +49,24 @@ class Relay(threading.Thread):
         self._note()
 
     def _next(self) -> list[Message] | None:
-        """What was committed next; empty when it is time to note what was sent, None at the end."""
+        """All that was committed since; empty when it is time to note what was sent, None at the end."""
+        found: list[Message] | None = []
         try:
-            return self._waiting.get(timeout=NOTED_WITHIN_S if self._sent else None)
+            found = self._waiting.get(timeout=NOTED_WITHIN_S if self._sent else None)
+            while found is not None and len(found) < _AT_ONCE:
+                more = self._waiting.get_nowait()
+                if more is None:
+                    self._waiting.put(None)
+                    break
+                found = found + more
         except Empty:
-            return []
+            pass
+        return found
 
     def _send(self, batch: list[Message]) -> None:
         try:
-            for message in batch:
-                send(message.topic, message.payload)
-                self._sent.append(message.id)
+            if batch:
+                self._sent += [message.id for message in batch[: send(batch)]]
         finally:
             if self._sent and (not batch or len(self._sent) >= _AT_ONCE or self._overdue()):
                 self._note()

@@ -93,7 +93,7 @@ def attempts_of_jobs(session: Session, job_ids: Collection[int]) -> Sequence[t.A
 
 
 def running_attempts(session: Session) -> Sequence[t.Attempt]:
-    return session.execute(select(t.Attempt).where(col(t.Attempt.state) == "running")).scalars().all()
+    return session.execute(select(t.Attempt).where(t.RUNS)).scalars().all()
 
 
 def attempt(session: Session, id_: str) -> t.Attempt | None:

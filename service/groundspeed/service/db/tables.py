@@ -20,6 +20,7 @@ from groundspeed.service.db.place_tables import (
     Revision,
 )
 from groundspeed.service.db.work_tables import (
+    RUNS,
     Attempt,
     AuditEntry,
     Bookmark,
@@ -31,6 +32,7 @@ from groundspeed.service.db.work_tables import (
 )
 
 __all__ = [
+    "RUNS",
     "Artefact",
     "Attempt",
     "AuditEntry",

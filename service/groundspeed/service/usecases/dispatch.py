@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
-from groundspeed.service.db.tables import Job, Node
-from groundspeed.service.usecases import gangs, nodes
-from groundspeed.service.usecases.locking import held
+from groundspeed.service.db.tables import Job
 from groundspeed.service.usecases.matching import Offer, unmet
 
-_PAGE = 32
+_PAGE, _LARGEST = 16, 512
 
 
-def _projects_query() -> Select[Any]:
-    """Projects with jobs waiting at a priority: one index look-up a project, however many jobs wait.
+def _level_query() -> Select[Any]:
+    """The next level of urgency and its projects: one index look-up a project, however many jobs wait.
 
-    The queue's index is (state, priority, project, id).
+    The queue's index is (state, priority, project, id). The first row has no project yet, the last has none any more.
     """
-    priority: Any = bindparam("priority")
-    waiting = and_(col(Job.state) == "queued", col(Job.priority) == priority)
-    step = select(func.min(col(Job.project_id)).label("project_id")).where(waiting).cte("step", recursive=True)
+    waiting = col(Job.state) == "queued"
+    first = select(func.min(col(Job.priority))).where(waiting, col(Job.priority) > bindparam("after"))
+    step = select(first.scalar_subquery().label("priority"), literal(0).label("project_id")).cte("step", recursive=True)
     later = aliased(Job)
     following = (
         select(func.min(col(later.project_id)))
-        .where(col(later.state) == "queued", col(later.priority) == priority, col(later.project_id) > step.c.project_id)
+        .where(col(later.state) == "queued", col(later.priority) == step.c.priority)
+        .where(col(later.project_id) > step.c.project_id)
         .scalar_subquery()
     )
-    steps = step.union_all(select(following).where(step.c.project_id.is_not(None)))
-    return select(steps.c.project_id)
+    steps = step.union_all(select(step.c.priority, following).where(step.c.project_id.is_not(None)))
+    return select(steps.c.priority, steps.c.project_id).where(steps.c.project_id > 0)
 
 
 # Statements of the hot path, built once: building one costs more than running it.
-_PROJECTS = _projects_query()
-_PRIORITY = select(func.min(col(Job.priority))).where(
-    col(Job.state) == "queued", col(Job.priority) > bindparam("after")
-)
+_LEVEL = _level_query()
 _BUSY = select(col(Job.project_id), func.count()).where(col(Job.state) == "running").group_by(col(Job.project_id))
 _PAGE_OF = (
     select(col(Job.id), col(Job.requirements))
@@ -52,65 +49,96 @@ _PAGE_OF = (
         or_(col(Job.not_before).is_(None), col(Job.not_before) <= bindparam("now")),
     )
     .order_by(col(Job.id))
-    .limit(_PAGE)
+    .limit(bindparam("limit"))
 )
-_HOLD = held(select(Job).where(col(Job.id) == bindparam("job"), col(Job.state) == "queued"), skip=True)
 
 
-def next_job(session: Session, node: Node, now: datetime, present_s: float) -> Job | str:
-    """The first waiting job that the node can run, held by this transaction; or why there is none.
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """``line``: where it waits; None: it was asked for by its number."""
 
-    Candidates are read without a lock and then held one by one: two nodes that ask at once do not hide jobs from
-    one another. For a job of several nodes, of which some are busy, the node keeps itself free.
+    id: int
+    requirements: dict[str, Any]
+    line: _Line | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """What waits of one project at one level, as far as it was read, in the order in which it was planned."""
+
+    priority: int
+    project_id: int
+    rows: list[Candidate] = field(default_factory=list)
+    after: int = 0
+    size: int = _PAGE
+    ended: bool = False
+
+
+class Queue:
+    """What waits, as one round of claims sees it: read without a lock, level by level, as far as the round needs.
+
+    ``asking`` says how many jobs are wanted of it, ``without`` which are not.
     """
-    for job_id, requirements in _candidates(session, nodes.offer(session, node), now):
-        if gangs.size(requirements) > 1:
-            found = gangs.partners(session, requirements, node, now, present_s)
-            if found.standing == "busy":
-                return f"The node keeps itself free for job {job_id}, which needs {gangs.size(requirements)} at once."
-            if found.standing == "few":
-                continue
-        job: Job | None = session.scalars(_HOLD, {"job": job_id}).one_or_none()
-        if job is not None:
-            return job
-    return "Nothing waits that this node can run."
 
+    def __init__(self, session: Session, now: datetime, asking: int = 1, without: Collection[int] = ()) -> None:
+        self._session = session
+        self._now = now
+        self._asking = asking
+        self._without = without
+        self.taken: set[int] = set()
+        """Jobs that this round gives to somebody."""
+        self._levels: list[list[_Line]] = []
+        self._ended = False
+        self._busy: dict[int, int] | None = None
+        """Running jobs by project; None: nobody needs to know."""
 
-def _candidates(session: Session, offer: Offer, now: datetime) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Jobs the node can run: by priority, then project by project, then in the order in which they were planned."""
-    priority = _next_priority(session, None)
-    while priority is not None:
-        for project_id in _projects(session, priority):
-            yield from _of_project(session, offer, now, priority, project_id)
-        priority = _next_priority(session, priority)
+    def candidates(self, offer: Offer) -> Iterator[Candidate]:
+        """Jobs that the node can run and nobody of this round has taken, the first to be served first."""
+        for level in self._each_level():
+            for line in sorted(level, key=self._turn):
+                for one in self._each_row(line):
+                    if one.id not in self.taken and not unmet(one.requirements, offer):
+                        yield one
 
-
-def _next_priority(session: Session, after: int | None) -> int | None:
-    return session.execute(_PRIORITY, {"after": -1 if after is None else after}).scalar()
-
-
-def _projects(session: Session, priority: int) -> list[int]:
-    """Projects with jobs waiting at this priority, the one with the fewest running jobs first."""
-    found = [one for one in session.scalars(_PROJECTS, {"priority": priority}) if one is not None]
-    if len(found) < 2:
-        return found
-    busy: dict[int, int] = dict(session.execute(_BUSY).tuples().all())
-    return sorted(found, key=lambda project_id: (busy.get(project_id, 0), project_id))
-
-
-def _of_project(
-    session: Session, offer: Offer, now: datetime, priority: int, project_id: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    after = 0
-    while True:
-        place = {"priority": priority, "project": project_id, "after": after, "now": now}
-        page = session.execute(_PAGE_OF, place).tuples().all()
-        for job_id, requirements in page:
-            if job_id is not None and not unmet(requirements, offer):
-                yield job_id, requirements
-        if len(page) < _PAGE:
+    def take(self, candidate: Candidate) -> None:
+        """It is given to somebody of this round."""
+        self.taken.add(candidate.id)
+        line = candidate.line
+        if line is None:
             return
-        after = page[-1][0] or 0
+        line.rows.remove(candidate)
+        if self._busy is not None:
+            self._busy[line.project_id] = self._busy.get(line.project_id, 0) + 1
+
+    def _turn(self, line: _Line) -> tuple[int, int]:
+        return (self._busy or {}).get(line.project_id, 0), line.project_id
+
+    def _each_level(self) -> Iterator[list[_Line]]:
+        yield from list(self._levels)
+        while not self._ended:
+            after = self._levels[-1][0].priority if self._levels else -1
+            found = self._session.execute(_LEVEL, {"after": after}).tuples().all()
+            if not found:
+                self._ended = True
+                return
+            if len(found) > 1 and self._busy is None:
+                self._busy = dict(self._session.execute(_BUSY).tuples().all())
+            size = max(_PAGE, min(self._asking, _LARGEST))
+            self._levels.append([_Line(level, project, size=size) for level, project in found])
+            yield self._levels[-1]
+
+    def _each_row(self, line: _Line) -> Iterator[Candidate]:
+        yield from list(line.rows)
+        while not line.ended:
+            place = {"priority": line.priority, "project": line.project_id, "after": line.after, "now": self._now}
+            page = self._session.execute(_PAGE_OF, place | {"limit": line.size}).tuples().all()
+            line.ended = len(page) < line.size
+            line.size = min(2 * line.size, _LARGEST)  # a node that fits nothing would else ask many times
+            if page:
+                line.after = page[-1][0] or 0
+            read = [Candidate(id_ or 0, needs, line) for id_, needs in page if id_ not in self._without]
+            line.rows += read
+            yield from read
 
 
 def ahead(job: Job) -> ColumnElement[bool]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import func, select, update
 from sqlmodel import Session, col
 
-from groundspeed.service.db.tables import Attempt, Node
+from groundspeed.service.db.tables import RUNS, Attempt, Node
 from groundspeed.service.usecases import nodes
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import unmet
@@ -72,7 +72,7 @@ def partners(session: Session, requirements: dict[str, Any], node: Node, now: da
 def _busy(session: Session, ids: Sequence[int]) -> dict[int, int]:
     query = (
         select(col(Attempt.node_id), func.count())
-        .where(col(Attempt.node_id).in_(ids), col(Attempt.state) == "running")
+        .where(col(Attempt.node_id).in_(ids), RUNS)
         .group_by(col(Attempt.node_id))
     )
     return dict(session.execute(query).tuples().all())
@@ -122,7 +122,5 @@ def dissolve(session: Session, attempt: Attempt, now: datetime) -> None:
         return
     state = "succeeded" if attempt.state == "succeeded" else "released"
     why = "" if state == "succeeded" else f"The gang ended: its rank {attempt.rank} is {attempt.state}. {attempt.error}"
-    others = update(Attempt).where(
-        col(Attempt.gang) == attempt.gang, col(Attempt.id) != attempt.id, col(Attempt.state) == "running"
-    )
+    others = update(Attempt).where(col(Attempt.gang) == attempt.gang, col(Attempt.id) != attempt.id, RUNS)
     session.execute(others.values(state=state, finished_at=now, error=why.strip()))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy import Update, bindparam, func, or_, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.tables import Attempt, AuditEntry, Job, Project, Request
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import RUNS, Attempt, AuditEntry, Job, Project, Request
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.locking import held
@@ -23,6 +24,10 @@ _STARTED = (
     update(core(Request))
     .where(core(Request).c.id == bindparam("request"), core(Request).c.state == "planned")
     .values(state="running")
+)
+_HOLD = held(select(core(Job).c.id).where(one_of(core(Job).c.id, among("ids"))).order_by(core(Job).c.id))
+_HOLD_REQUESTS = held(
+    select(core(Request).c.id).where(one_of(core(Request).c.id, among("ids"))).order_by(core(Request).c.id)
 )
 _OPEN_JOB = (
     select(col(Job.id))
@@ -46,6 +51,21 @@ TRANSITIONS: dict[tuple[str, Event], str] = {
     ("cancelled", "requeue"): "queued",
 }
 OPEN = ("queued", "running")
+_ROW = core(Job)
+_STILL_OPEN = select(core(Request).c.id).where(
+    one_of(core(Request).c.id, among("ids")),
+    or_(
+        *(
+            select(_ROW.c.id)
+            .where(_ROW.c.request_id == core(Request).c.id, _ROW.c.state == state)
+            .limit(1)  # looked up one by one: as a plain EXISTS it may become a scan of all open jobs
+            .correlate(core(Request))
+            .scalar_subquery()
+            .is_not(None)
+            for state in OPEN
+        )
+    ),
+)
 RUN_JOB = "groundspeed.run_job"
 FOLLOW_UP = "groundspeed.control.followup"
 ANSWERED = "groundspeed.control.answered"
@@ -71,6 +91,70 @@ def move(session: Session, job: Job, event: Event, now: datetime, error: str = "
     _settle(session, job, now)
 
 
+def _many(event: Event) -> tuple[Update, str]:
+    """The UPDATE that moves all of ``ids`` by an event that only one state knows, and that state."""
+    [(before, after)] = [(state, to) for (state, known), to in TRANSITIONS.items() if known == event]
+    return update(_ROW).values(state=after, error="", finished_at=None if after in OPEN else bindparam("now")), before
+
+
+def _take() -> Any:
+    moved, before = _many("claim")
+    free = held(select(_ROW.c.id).where(one_of(_ROW.c.id, among("ids")), _ROW.c.state == before), skip=True)
+    return (
+        moved.where(_ROW.c.id.in_(free))
+        .values(attempts=_ROW.c.attempts + 1, not_before=None)
+        .returning(_ROW.c.id, _ROW.c.request_id, _ROW.c.spec)
+    )
+
+
+def _succeed() -> Any:
+    moved, before = _many("succeed")
+    return moved.where(one_of(_ROW.c.id, among("ids")), _ROW.c.state == before).returning(_ROW.c.request_id)
+
+
+_TAKE, _SUCCEED = _take(), _succeed()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A job that this transaction has claimed."""
+
+    id: int
+    request_id: int
+    spec: dict[str, Any]
+
+
+def take(session: Session, ids: Sequence[int]) -> dict[int, Taken]:
+    """Claim those of the jobs that still wait and that no other transaction holds, in one statement, by id."""
+    found = session.connection().execute(_TAKE, {"ids": sorted(ids)})
+    return {row[0]: Taken(*row) for row in found}
+
+
+def started(session: Session, request_ids: Collection[int]) -> None:
+    """The first job of these requests was claimed."""
+    for request_id in sorted(request_ids):
+        session.connection().execute(_STARTED, {"request": request_id})
+
+
+def hold(session: Session, ids: Sequence[int]) -> None:
+    """Keep others from changing these jobs until this transaction ends."""
+    session.connection().execute(_HOLD, {"ids": sorted(ids)})
+
+
+def succeed(session: Session, ids: Sequence[int], now: datetime) -> None:
+    """What :func:`move` does for ``succeed``, of many jobs that this transaction holds, with their attempts ended."""
+    moved = session.connection().execute(_SUCCEED, {"ids": sorted(ids), "now": now}).scalars().all()
+    if len(moved) < len(ids):
+        raise Conflict("A job of an attempt that runs does not run.", "Look at it again; it may have moved on.")
+    requests = sorted(set(moved))
+    # Held before the jobs are counted, as in settle_request.
+    session.connection().execute(_HOLD_REQUESTS, {"ids": requests})
+    still = set(session.connection().execute(_STILL_OPEN, {"ids": requests}).scalars())
+    for request_id in requests:
+        if request_id not in still:
+            settle_request(session, request_id, now)
+
+
 def announce(session: Session, job: Job, now: datetime) -> None:
     """Tell the broker that the job waits (a hint: the database is the truth); one that may not start yet is told
     when its time has come.
@@ -82,8 +166,17 @@ def announce(session: Session, job: Job, now: datetime) -> None:
     outbox.enqueue(session, RUN_JOB, {"job_id": job.id, "pool": pool(job)})
 
 
+def tell(session: Session, job_id: int, requirements: dict[str, Any], times: int) -> None:
+    """Wake so many nodes for a job that was claimed: each has a part in it."""
+    outbox.enqueue_all(session, RUN_JOB, [{"job_id": job_id, "pool": pool_of(requirements)}] * times)
+
+
 def pool(job: Job) -> str:
-    return str(job.requirements.get("pool") or "default")
+    return pool_of(job.requirements)
+
+
+def pool_of(requirements: dict[str, Any]) -> str:
+    return str(requirements.get("pool") or "default")
 
 
 def cancel(database: Database, job_id: int, now: datetime, *, actor: str, reason: str = "by hand") -> None:
@@ -167,7 +260,7 @@ def cancel_all(session: Session, request_id: int, now: datetime, reason: str) ->
 def _settle(session: Session, job: Job, now: datetime) -> None:
     """Let the request follow its jobs, and a cancelled job's attempt end."""
     if job.state == "cancelled":
-        ended = update(Attempt).where(col(Attempt.job_id) == job.id, col(Attempt.state) == "running")
+        ended = update(Attempt).where(col(Attempt.job_id) == job.id, RUNS)
         session.execute(ended.values(state="cancelled", finished_at=now, error=job.error))
     if job.state == "running":
         session.connection().execute(_STARTED, {"request": job.request_id})
@@ -225,8 +318,9 @@ def announce_forgotten(database: Database, now: datetime, after_s: float, limit:
         )
         waiting = [job for job in session.scalars(held(query, skip=True)) if _worth_telling(job, now)]
         for job in waiting:
-            announce(session, job, now)
+            job.hinted_at = now
             session.add(job)
+        outbox.enqueue_all(session, RUN_JOB, [{"job_id": job.id, "pool": pool(job)} for job in waiting])
         return len(waiting)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import (
+    RUNS,
     Attempt,
     AuditEntry,
     CatalogueEntry,
@@ -90,7 +91,7 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
 
 def _reserved(session: Session, node: Node) -> bool:
     """Whether a part in a gang waits to be fetched."""
-    mine = select(col(Attempt.id)).where(col(Attempt.node_id) == node.id, col(Attempt.state) == "running")
+    mine = select(col(Attempt.id)).where(col(Attempt.node_id) == node.id, RUNS)
     return session.execute(mine.where(col(Attempt.phase) == "reserved").limit(1)).first() is not None
 
 
@@ -121,6 +122,20 @@ def offer(session: Session, node: Node) -> Offer:
             ours.clear()
         known = ours[node.id] = (node.registered_at, offers(session, [node])[0])
     return known[1]
+
+
+def offers_of(session: Session, known: Mapping[int, datetime]) -> dict[int, Offer]:
+    """What the nodes have, by id, given when each registered; what is not remembered is read for all at once."""
+    ours = _offers.setdefault(session.get_bind().engine, {})
+    missing = [id_ for id_, at in known.items() if id_ not in ours or ours[id_][0] != at]
+    if missing:
+        if len(ours) + len(missing) >= _REMEMBERED:
+            ours.clear()
+            missing = list(known)
+        found = session.scalars(select(Node).where(col(Node.id).in_(missing)).order_by(col(Node.id))).all()
+        for node, one in zip(found, offers(session, found), strict=True):
+            ours[node.id] = (node.registered_at, one)
+    return {id_: ours[id_][1] for id_ in known}
 
 
 def offers(session: Session, found: Sequence[Node]) -> list[Offer]:
@@ -178,9 +193,7 @@ class Seat:
 
 def listed(database: Database) -> list[Seat]:
     """Every node, by pool and name."""
-    running = (
-        select(col(Attempt.node_id), func.count()).where(col(Attempt.state) == "running").group_by(col(Attempt.node_id))
-    )
+    running = select(col(Attempt.node_id), func.count()).where(RUNS).group_by(col(Attempt.node_id))
     with database.read() as session:
         found = session.scalars(select(Node)).all()
         busy: dict[int, int] = dict(session.execute(running).tuples().all())
@@ -248,8 +261,13 @@ def _hygiene(session: Session, node: Node, findings: Sequence[str], now: datetim
     if findings:
         if node.state != "quarantined":
             _change_state(session, node, "quarantined", _HYGIENE + "; ".join(findings[:_LISTED]), now)
-    elif node.state == "quarantined" and node.state_reason.startswith(_HYGIENE):
+    elif out_for_hygiene(node.state, node.state_reason):
         _change_state(session, node, "active", "", now)
+
+
+def out_for_hygiene(state: str, reason: str) -> bool:
+    """Whether findings, and not a person, took the node out of use."""
+    return state == "quarantined" and reason.startswith(_HYGIENE)
 
 
 def _change_state(session: Session, node: Node, state: str, reason: str, now: datetime) -> None:

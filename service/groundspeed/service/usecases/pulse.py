@@ -81,11 +81,8 @@ def pulse(database: Database, now: datetime, silent_s: float, series_days: float
 def _recent(session: Session, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
     since = now - RECENT
     runs = select(col(Run.outcome), func.count()).where(col(Run.created_at) >= since).group_by(col(Run.outcome))
-    # What ended lately had a lease that was to expire later, or had expired shortly before: the index finds those.
     attempts = (
-        select(col(Attempt.state), func.count())
-        .where(col(Attempt.expires_at) >= since - RECENT, col(Attempt.finished_at) >= since)
-        .group_by(col(Attempt.state))
+        select(col(Attempt.state), func.count()).where(col(Attempt.finished_at) >= since).group_by(col(Attempt.state))
     )
     return dict(session.execute(runs).tuples().all()), dict(session.execute(attempts).tuples().all())
 

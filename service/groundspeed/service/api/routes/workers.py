@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 
 from groundspeed.service.api.access import Id, Now, PartsDep, Worker
-from groundspeed.service.usecases import artefacts, gate, ingest, leases, logs, nodes
+from groundspeed.service.api.scheduling import SchedulingDep
+from groundspeed.service.control.wiring import Parts
+from groundspeed.service.usecases import artefacts, claims, ends, gate, ingest, leases, logs, nodes, signs
 from groundspeed.service.usecases.artefacts import Store
+from groundspeed.service.usecases.principals import Principal
 from groundspeed.service.wire import v1
 
 router = APIRouter(prefix="/api/v1", tags=["workers"])
@@ -19,33 +23,32 @@ def register(message: v1.RegisterRequest, parts: PartsDep, who: Worker, now: Now
 
 
 @router.post("/workers/{node}/heartbeat")
-def node_heartbeat(
-    node: str, message: v1.NodeHeartbeat, parts: PartsDep, who: Worker, now: Now
+async def node_heartbeat(
+    node: str, message: v1.NodeHeartbeat, scheduling: SchedulingDep, who: Worker
 ) -> v1.NodeHeartbeatReply:
     who.require_node(node)
-    leases.release_silent(parts.database, node, message.attempts, now, parts.policy)
-    return nodes.heartbeat(parts.database, node, message, now)
+    return await scheduling.nodes.ask(signs.NodeBeat(node, message))
 
 
 @router.post("/jobs/{job_id}/claim")
-def claim(job_id: Id, message: v1.ClaimRequest, parts: PartsDep, who: Worker, now: Now) -> v1.ClaimReply:
+async def claim(job_id: Id, message: v1.ClaimRequest, scheduling: SchedulingDep, who: Worker) -> v1.ClaimReply:
     who.require_node(message.node)
-    return leases.claim(parts.database, job_id, message, now, parts.policy)
+    return await scheduling.claims.ask(claims.Ask(message, job_id))
 
 
 @router.post("/workers/{node}/next")
-def claim_next(node: str, message: v1.ClaimRequest, parts: PartsDep, who: Worker, now: Now) -> v1.ClaimReply:
+async def claim_next(node: str, message: v1.ClaimRequest, scheduling: SchedulingDep, who: Worker) -> v1.ClaimReply:
     who.require_node(node)
     who.require_node(message.node)
-    return leases.claim_next(parts.database, message, now, parts.policy)
+    return await scheduling.claims.ask(claims.Ask(message))
 
 
 @router.post("/attempts/{attempt_id}/heartbeat")
-def heartbeat(
-    attempt_id: str, message: v1.AttemptHeartbeat, parts: PartsDep, who: Worker, now: Now
+async def heartbeat(
+    attempt_id: str, message: v1.AttemptHeartbeat, parts: PartsDep, scheduling: SchedulingDep, who: Worker
 ) -> v1.AttemptHeartbeatReply:
-    leases.check_owner(parts.database, attempt_id, who.node)
-    return leases.heartbeat(parts.database, attempt_id, message, now, parts.policy)
+    await _own(parts, attempt_id, who)
+    return await scheduling.beats.ask(signs.Beat(attempt_id, message))
 
 
 @router.post("/attempts/{attempt_id}/log")
@@ -70,11 +73,14 @@ def next_pair(attempt_id: str, message: v1.NextPairRequest, parts: PartsDep, who
 
 
 @router.post("/attempts/{attempt_id}/finish")
-def finish(attempt_id: str, message: v1.FinishRequest, parts: PartsDep, who: Worker, now: Now) -> v1.Ack:
-    leases.check_owner(parts.database, attempt_id, who.node)
-    answer = leases.finish(parts.database, attempt_id, message, now, parts.policy)
-    gate.conclude(parts.database, attempt_id, now)
-    return answer
+async def finish(
+    attempt_id: str, message: v1.FinishRequest, parts: PartsDep, scheduling: SchedulingDep, who: Worker, now: Now
+) -> v1.Ack:
+    await _own(parts, attempt_id, who)
+    ended = await scheduling.ends.ask(ends.End(attempt_id, message))
+    if ended.compares:
+        await run_in_threadpool(gate.conclude, parts.database, attempt_id, now)
+    return ended.ack
 
 
 @router.put("/attempts/{attempt_id}/artefacts/{sha256}")
@@ -90,6 +96,14 @@ async def put_artefact(attempt_id: str, sha256: str, request: Request, parts: Pa
         upload.finish()
     artefacts.mark_stored(parts.database, store, attempt_id)
     return v1.Ack()
+
+
+async def _own(parts: Parts, attempt_id: str, who: Principal) -> None:
+    """As ``leases.check_owner``, on another thread where the database must be asked."""
+    if who.node is None or leases.owner_known(parts.database, attempt_id):
+        leases.check_owner(parts.database, attempt_id, who.node)
+    else:
+        await run_in_threadpool(leases.check_owner, parts.database, attempt_id, who.node)
 
 
 def _is_digest(text: str) -> bool:

@@ -446,8 +446,9 @@ def test_what_a_graph_cannot_hold_is_refused_in_words(here):
         again()
     with pytest.raises(Unsupported, match="loss scaling"):
         captured.refuse(parts, "cuda:0", "fp16")
+    two = parts_of([torch.zeros(2, 4), torch.zeros(2, 4)])
     with pytest.raises(Unsupported, match="fixed batch"):
-        captured.captured_step(parts, parts.step, "cpu", {**PLAIN, "accumulation": 2}, lambda one: one)
+        captured.captured_step(two, two.step, "cpu", {**PLAIN, "accumulation": 2}, lambda one: one)
     parts.optimizer = torch.optim.AdamW(parts.model.parameters())
     assert captured.capturable(parts).param_groups[0]["capturable"]
     parts.make_optimizer = lambda parameters: torch.optim.AdamW(parameters)  # noqa: PLW0108 - takes nothing else

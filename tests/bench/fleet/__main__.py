@@ -51,19 +51,22 @@ RULES = {
 }
 
 
-def score(fleets: int, shape: FleetShape, noise: Noise, effect: float, seed: int) -> dict[str, Counter[str]]:
+def score(
+    fleets: int, shape: FleetShape, noise: Noise, effect: float, seed: int, affected: int | None
+) -> dict[str, Counter[str]]:
     answers: dict[str, Counter[str]] = {name: Counter() for name in RULES}
     for i in range(fleets):
-        data, _ = simulate(np.random.default_rng([seed, i]), shape, noise, effect)
+        data, _ = simulate(np.random.default_rng([seed, i]), shape, noise, effect, affected)
         for name, rule in RULES.items():
             answers[name][rule(data)] += 1
     return answers
 
 
-def table(fleets: int, shape: FleetShape, noise: Noise, seed: int) -> None:
+def table(fleets: int, shape: FleetShape, noise: Noise, seed: int, affected: int | None = None) -> None:
+    """``affected``: in how many metrics the effect is; None: in all."""
     sys.stdout.write(f"{'rule':22}{'wrong no-go':>13}{'unsure':>9}{'wrong go':>11}{'unsure':>9}\n")
     sys.stdout.write(f"{'':22}{'at no effect':>22}{'at twice the margin':>20}\n")
-    none, twice = (score(fleets, shape, noise, e, seed) for e in (0.0, 2 * shape.margin))
+    none, twice = (score(fleets, shape, noise, e, seed, affected) for e in (0.0, 2 * shape.margin))
     for name in RULES:
         a, b = none[name], twice[name]
         unsure = "not-enough-evidence"
@@ -101,6 +104,10 @@ def main() -> None:
     table(args.fleets, shape, noise, args.seed)
     sys.stdout.write("\nThe same fleets without broken nodes:\n")
     table(args.fleets, replace(shape, broken_nodes=0), noise, args.seed)
+    sys.stdout.write(f"\nThe same, the effect in one metric of {shape.metrics}:\n")
+    table(args.fleets, shape, noise, args.seed, 1)
+    sys.stdout.write("\nA canary of 8 nodes of which one breaks on the way, the effect in one metric:\n")
+    table(args.fleets, replace(shape, nodes=8), noise, args.seed, 1)
     at_scale(noise, args.seed)
     scale.run(noise, args.seed)
 

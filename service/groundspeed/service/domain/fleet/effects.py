@@ -32,6 +32,10 @@ class Effect:
 NOTHING = Effect(math.nan, -math.inf, math.inf, math.inf, 0.0, math.nan, 1.0, 0)
 
 
+_SOME = 6
+"""Of so many nodes one that broke on the way would make up most of the spread, and hide what the others say."""
+
+
 def node_changes(cells: Cells, node: Ints, *, counted: Floats | None = None) -> tuple[Floats, Floats, Floats]:
     """Mean change of each node's devices: (change (N, M), replication variance of it (N, M), devices (N, M)).
 
@@ -59,14 +63,14 @@ def effect_of(change: Floats, variance: Floats, *, confidence: float = 0.95, tri
     A trimmed mean with its Student interval (Yuen & McLaughlin 1973: winsorised variance, h - 1 degrees of freedom):
     a few nodes that broke on the way must not carry the fleet's mean, they are reported by name instead. The interval
     rests on the spread between nodes and so holds without a model of the noise inside one; fewer than three nodes
-    give no interval (there is no spread to learn from).
+    give no interval (there is no spread to learn from), and of six or more one at each end is trimmed at least.
     """
     ok = np.isfinite(change)
     values = np.sort(change[ok])
     n = values.size
     if n < 3:
         return replace(NOTHING, nodes=int(n))
-    g = int(trim * n)
+    g = max(int(trim * n), 1 if n >= _SOME else 0)
     kept = values[g : n - g]
     winsorised = np.clip(values, values[g], values[n - g - 1])
     h = n - 2 * g

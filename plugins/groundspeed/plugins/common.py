@@ -84,6 +84,19 @@ def cpu_values(measurement: Measurement, device: str) -> Iterable[Measured]:
             yield Measured("work_cpu_calibrated", calibrated(measurement.step_cpu_s, measurement.step_reference_s))
 
 
+DEVICE_DRIVEN_SHARE = 0.97
+"""From this share of device-busy time on, the device decides a step's wall time: a graph replay, a large product.
+
+Below it the host can, in one process and not in the next: a GPT step on an H200 was busy for 94 % of its wall time in
+some processes and for 65 % in others of the same build, while device-busy time repeated to 0.05 %.
+"""
+
+
 def wall_gates(measurement: Measurement, device: str) -> bool | None:
-    """Whether wall time gates: never on a shared CPU, not where the host's launches decide; else as declared."""
-    return False if device == "cpu" or "launch_bound" in measurement.labels else None
+    """Whether wall time gates: never on a shared CPU, not where the host's launches can decide it; else as declared."""
+    if device == "cpu" or "launch_bound" in measurement.labels:
+        return False
+    busy, wall = measurement.step_device_busy_s, measurement.step_wall_s
+    if busy and wall and statistics.median(busy) < DEVICE_DRIVEN_SHARE * statistics.median(wall):
+        return False
+    return None

@@ -21,7 +21,7 @@ from groundspeed.plugins.timing.unbroken import loop_clock
 
 LIMITS = Limits(warmup_max_s=3.0, min_time_s=1.0, max_time_s=1.0, max_samples=100_000)
 DEVICE = "cuda:0"
-TURNS = 5
+TURNS = 3
 
 
 def by_hand(step, count):
@@ -39,8 +39,8 @@ def ours(step, clock):
     return statistics.median(loop.run().chunk.wall_s)
 
 
-def main(out):
-    for precision in ("bf16", "fp32"):
+def main(out, *precisions):
+    for precision in precisions or ("bf16", "fp32"):
         step, _ = make_product(precision, 8192, DEVICE)
         count = 600 if precision == "bf16" else 50
         by_hand(step, count * 3)
@@ -61,4 +61,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """Chaos: jobs in flight while everything is killed at random; afterwards nothing is lost and nothing doubled.
 
-    python tests/chaos/run.py --seed 1 --jobs 2000 --seconds 420
+    python tests/chaos/run.py --seed 1 --jobs 2000
 
 The list of what must be there is made from the commits that were asked for; the service's own tables are only the
 other side of the comparison.
@@ -40,19 +40,30 @@ class Outcome:
     harms: Counter[str] = field(default_factory=Counter)
     attempts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    longest_outage_s: float = 0.0
+    """How long the API was unreachable at a stretch."""
     problems: list[str] = field(default_factory=list)
     logs: str = ""
 
 
 def chaos(
-    folder: Path, seed: int, jobs: int, fire_s: float, settle_s: float = 150.0, say: bool = False, pace: float = 1.0
+    folder: Path,
+    seed: int,
+    jobs: int,
+    fire_s: float,
+    settle_s: float = 150.0,
+    *,
+    outage_s: float = 0.0,
+    say: bool = False,
+    pace: float = 1.0,
 ) -> Outcome:
     """Ask for ``jobs`` jobs in portions over ``fire_s`` seconds of random harm, then wait for peace and compare."""
     commits = history(folder / "repo", max(2, jobs // PER_COMMIT_JOBS) + 1)
-    world = World(folder, seed, pace=pace)
+    world = World(folder, seed, pace=pace, outage_s=outage_s)
     outcome = Outcome()
     try:
         asked = _fire(world, commits, fire_s, outcome, say=say)
+        outcome.longest_outage_s = world.longest_outage_s
         _settle(world, len(asked) * PER_COMMIT_JOBS, settle_s, outcome)
         _compare(world, asked, outcome)
         outcome.seconds = time.monotonic() - world.begin
@@ -157,13 +168,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=330.0, help="of harm; the rest of the time is peace")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of harm; the rest of the time is peace")
     parser.add_argument("--settle", type=float, default=240.0, help="longest wait for the rest, in seconds")
+    parser.add_argument("--outage", type=float, default=60.0, help="the API's longest absence, in seconds")
     parser.add_argument("--keep", action="store_true", help="leave the folder with all logs")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="gs-chaos-"))
     try:
-        outcome = chaos(folder, options.seed, options.jobs, options.seconds, options.settle, say=True)
+        outcome = chaos(
+            folder, options.seed, options.jobs, options.seconds, options.settle, outage_s=options.outage, say=True
+        )
     finally:
         if options.keep:
             sys.stdout.write(f"logs: {folder}\n")
@@ -175,7 +189,7 @@ def main() -> int:
     sys.stdout.write(
         f"seed {options.seed}: {outcome.jobs} jobs, {outcome.accepted} results accepted, "
         f"{outcome.failures_explained} explained failures, {len(outcome.problems)} problems, {outcome.seconds:.0f} s\n"
-        f"harm: {dict(outcome.harms)}\nattempts: {dict(outcome.attempts)}\n"
+        f"harm: {dict(outcome.harms)}; the API unreachable for {outcome.longest_outage_s:.0f} s at a stretch\nattempts: {dict(outcome.attempts)}\n"
     )
     return 1 if outcome.problems else 0
 

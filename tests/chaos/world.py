@@ -65,11 +65,16 @@ def _git(path: Path, *arguments: str, text: str = "") -> str:
 
 
 class World:
-    """Everything that can be killed, and how it comes back. ``pace`` below 1 shortens every pause."""
+    """Everything that can be killed, and how it comes back.
 
-    def __init__(self, folder: Path, seed: int, workers: int = 3, pace: float = 1.0) -> None:
+    ``pace`` below 1 shortens every pause; the API's first absence lasts ``outage_s`` when that is given.
+    """
+
+    def __init__(self, folder: Path, seed: int, workers: int = 3, pace: float = 1.0, outage_s: float = 0.0) -> None:
         self.folder = folder
         self.pace = pace
+        self.outage_s = outage_s
+        self.longest_outage_s = 0.0
         self.random = random.Random(seed)
         self.log: list[str] = []
         (folder / "redis").mkdir(parents=True)
@@ -130,7 +135,7 @@ class World:
             "Redis restarted with its data": self.restart_redis,
             "Redis restarted without data": self.wipe_redis,
             "PostgreSQL restarted": self.restart_postgres,
-            "API unreachable": lambda: self.unreachable(self.pace * self.random.uniform(2, 6)),
+            "API unreachable": self.unreachable,
             "every hint delivered twice": self.deliver_again,
             "spool disk full": self.full_spool,
         }
@@ -176,13 +181,23 @@ class World:
         time.sleep(self.pace * self.random.uniform(0, 2))
         self.postgres.start()
 
-    def unreachable(self, seconds: float) -> None:
-        """The process is there and does not answer, as behind a broken network."""
+    def unreachable(self) -> None:
+        """The process is there and does not answer, as behind a broken network. In a long absence the rest goes wrong
+        too.
+        """
+        seconds, self.outage_s = self.outage_s or self.pace * self.random.uniform(2, 6), 0.0
         api = self.service.parts["api"].process
         assert api is not None
         os.kill(api.pid, signal.SIGSTOP)
-        time.sleep(seconds)
+        begin = time.monotonic()
+        while (left := begin + seconds - time.monotonic()) > 0:
+            time.sleep(min(left, 10.0))
+            if left > 20.0:
+                meanwhile = self.random.choice([self.kill_worker, self.stop_worker, self.restart_redis])
+                self.say(f"meanwhile: {meanwhile.__name__}")
+                meanwhile()
         os.kill(api.pid, signal.SIGCONT)
+        self.longest_outage_s = max(self.longest_outage_s, time.monotonic() - begin)
 
     def deliver_again(self) -> None:
         app = Celery(broker=self.redis.url, set_as_current=False)

@@ -5,7 +5,6 @@ This is the only place that reads the environment and wires the parts. Each proc
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from groundspeed.service import logformat, tracing
+from groundspeed.service import logformat, process, tracing
 from groundspeed.service.errors import GroundspeedError, Invalid
 from groundspeed.service.settings import Settings
 
@@ -74,11 +73,7 @@ def run_api(settings: Settings) -> int:
         timeout_graceful_shutdown=5,
         timeout_keep_alive=75,  # longer than the pauses between a worker's signs of life
     )
-    # What lives as long as the process is not looked at again by each collection: that alone cost a large answer half
-    # of its time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    process.settle_memory()
     # Uvicorn raises the signal that ended it once more after its clean end: to us that end is a success.
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, lambda *_: None)

@@ -1,12 +1,15 @@
-"""The embedded broker: kombu's files in a folder, read only once they are written.
+"""The embedded broker: kombu's files in a folder, read only once they are written, and soon after.
 
-Kombu's own reader may take a message between its creation and its first byte, and then fails on the empty text.
+Kombu's own reader may take a message between its creation and its first byte, and then fails on the empty text. It
+sleeps between two looks at the folder; here a change of the folder ends that sleep, for who sets ``glance_interval``
+(seconds between two looks at the time of that change, which cost next to nothing).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -30,7 +33,43 @@ class Channel(filesystem.Channel):
 
 
 class Transport(filesystem.Transport):
+    """As kombu's, but for how it waits."""
+
     Channel = Channel
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver the next message; raises TimeoutError when none came within ``timeout`` seconds."""
+        options = connection.client.transport_options
+        folder, glance = options.get("data_folder_in", ""), options.get("glance_interval")
+        cycle: Any = self.cycle
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            seen = _changed(folder) if glance else 0
+            try:
+                cycle.get(self._deliver, timeout=timeout)
+            except Empty:
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError from None
+                _doze(self.polling_interval or 1.0, folder, seen, glance)
+            else:
+                return
+
+
+def _doze(longest: float, folder: str, seen: int, glance: float | None) -> None:
+    """For that many seconds, or until something came into the folder or left it."""
+    end = time.monotonic() + longest
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, glance or left))
+        if glance and _changed(folder) != seen:
+            return
+
+
+def _changed(folder: str) -> int:
+    """When a file was last added to or taken from it; 0: it is not there (yet)."""
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116 - many times a second
+    except OSError:
+        return 0
 
 
 def _take(path: Path) -> bytes:

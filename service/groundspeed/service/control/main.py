@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from celery.beat import EmbeddedService
 
+from groundspeed.service import process
 from groundspeed.service.control import tasks, wiring
 from groundspeed.service.control.app import QUEUE, configure
 from groundspeed.service.control.relay import Relay
@@ -49,6 +50,7 @@ def run_control(settings: Settings) -> int:
     )
     # A thread and not the process that Celery's own option starts: it would outlive a control worker that is killed.
     beat = EmbeddedService(app, thread=True, schedule_filename=app.conf.beat_schedule_filename)
+    process.settle_memory()
     if settings.beat:
         beat.start()
     try:

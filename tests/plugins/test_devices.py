@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 
+from groundspeed.plugins import command, device
 from groundspeed.plugins.device import kernel_log, reasons
 from groundspeed.plugins.device.base import DeviceInfo, Process, Reading, State
 from groundspeed.plugins.device.hygiene import (
     appeared,
+    belongs_to_programs,
     changes,
     clean_findings,
     cool_down,
@@ -20,8 +26,10 @@ from groundspeed.plugins.device.hygiene import (
 )
 from groundspeed.plugins.device.nvml import Nvml, NvmlUnavailable
 from groundspeed.plugins.device.others import AmdSmi, IntelSysfs, NoMonitor
-from groundspeed.plugins.spi import SampleState
+from groundspeed.plugins.programs import running, values
+from groundspeed.plugins.spi import Context, SampleState
 from groundspeed.plugins.timing import classify
+from groundspeed.plugins.timing import conditions as conditions_of
 from groundspeed.plugins.timing.sampler import Sampler, Trace
 
 GPU = DeviceInfo(0, "GPU-1", "NVIDIA H200")
@@ -237,8 +245,51 @@ def test_a_container_that_sees_the_hosts_process_numbers_knows_itself():
     assert appeared(before, after, {42}) == {90_001}
     assert appeared(before, (*before, Process(42, None)), {42}) == frozenset()
     assert appeared(None, None, {42}) == frozenset()
-    sampler = Sampler(Nvml(FakeNvml()), "GPU-1", aliases=frozenset({4242}))
+    sampler = Sampler(Nvml(FakeNvml()), "GPU-1", mine=frozenset({4242}).__contains__)
     assert sampler._look_for_strangers() == 0
+
+
+def test_what_a_program_starts_on_the_device_is_its_own():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        mine = belongs_to_programs([Process(1, None), Process(999_999_998, None)])
+        assert [mine(pid) for pid in (child.pid, os.getpid(), 1)] == [True, True, False]
+        assert [mine(pid) for pid in (999_999_998, 999_999_999)] == [False, True]
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_device_is_watched_while_a_program_may_use_it(monkeypatch):
+    """The stranger that the library lists from the beginning makes every sample of a program worthless."""
+    monkeypatch.setattr(device, "_opened", [Nvml(FakeNvml())])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(conditions_of, "settle", lambda _: 0.0)
+    conditions = conditions_of.Conditions.start(
+        conditions_of.first_visible(), for_programs=True
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while not conditions.trace.foreign and time.monotonic() < until:
+        time.sleep(0.01)
+    begin = time.perf_counter()
+    assert conditions.device_uuid == "GPU-1"
+    assert conditions.state_between(begin, 0.01) is SampleState.REJECTED
+    assert "another process" in conditions.labels()["contaminated"]
+    assert conditions.summary()["device"]["sm_mhz"]["median"] == 1480
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert conditions_of.first_visible() == "cpu"
+
+
+def test_the_runs_of_a_program_are_worth_what_the_device_was(monkeypatch):
+    monkeypatch.setattr(command, "once", lambda *_: (running.Ended(wall_s=1.0), values.Reading()))
+    states = [SampleState.VALID, SampleState.DEGRADED]
+    context = Context(
+        device="cpu", target=None, workdir=Path.cwd(), progress=lambda _: None,
+        params={param.name: param.default for param in command.PLUGIN.params} | {"command": "true", "runs": 2},
+        state_between=lambda _begin, _seconds: states.pop(0),
+    )  # fmt: skip
+    (wall,) = [one for one in command.PLUGIN.run(context) if one.metric == "wall_time"]
+    assert list(wall.states) == [SampleState.VALID, SampleState.DEGRADED]
 
 
 def test_cooling_down_is_bounded():

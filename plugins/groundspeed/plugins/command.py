@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -21,6 +23,7 @@ from groundspeed.plugins.spi import (
     Needs,
     Param,
     ParamValue,
+    SampleState,
     TimedOut,
     Unsupported,
     WrongResult,
@@ -46,6 +49,7 @@ class Command:
     version = "1"
     description = "Any program: wall, user and system time, peak memory, and values that it prints"
     needs = Needs(target=False)
+    watches_devices: ClassVar[bool] = True
     params: tuple[Param, ...] = (
         Param("command", "str", "",
               description="without a shell; {python} is the build's Python, {workdir} an empty folder"),
@@ -83,16 +87,19 @@ class Command:
         )
         seen = Seen()
         trouble: Exception | None = None
-        for number in range(int(context.params["warmups"]) + int(context.params["runs"])):
+        warm_ups = int(context.params["warmups"])
+        for number in range(warm_ups + int(context.params["runs"])):
             context.progress(f"run {number + 1}")
+            begin = time.perf_counter()
             try:
-                ended, reading = once(argv, context, bounds)
+                with context.phase("warmup") if number < warm_ups else contextlib.nullcontext():
+                    ended, reading = once(argv, context, bounds)
             except (TimedOut, ProgramFailed, WrongResult) as error:
                 trouble = error
                 reading = getattr(error, "reading", Reading())
                 ended = None
-            if number >= int(context.params["warmups"]) or trouble is not None:
-                seen.add(ended, reading)
+            if number >= warm_ups or trouble is not None:
+                seen.add(ended, reading, context.state_between(begin, time.perf_counter() - begin))
             if trouble is not None:
                 break
         yield from seen.measured()
@@ -104,9 +111,10 @@ class Seen:
     """Values of all runs by metric and parameters."""
 
     def __init__(self) -> None:
-        self._points: dict[tuple[str, tuple[tuple[str, ParamValue], ...]], list[float]] = {}
+        self._points: dict[tuple[str, tuple[tuple[str, ParamValue], ...]], list[tuple[float, SampleState]]] = {}
 
-    def add(self, ended: running.Ended | None, reading: Reading) -> None:
+    def add(self, ended: running.Ended | None, reading: Reading, state: SampleState) -> None:
+        """``state``: of all values of this run, by the device's conditions while it went on."""
         if ended is not None:
             for metric, value in (
                 ("wall_time", ended.wall_s),
@@ -114,13 +122,14 @@ class Seen:
                 ("system_time", ended.system_s),
                 ("peak_memory", float(ended.peak_rss_bytes)),
             ):
-                self._points.setdefault((metric, ()), []).append(value)
+                self._points.setdefault((metric, ()), []).append((value, state))
         for one in reading.values:
-            self._points.setdefault((one.metric, tuple(sorted(one.params.items()))), []).append(one.value)
+            where = (one.metric, tuple(sorted(one.params.items())))
+            self._points.setdefault(where, []).append((one.value, state))
 
     def measured(self) -> Iterable[Measured]:
-        for (metric, params), values in self._points.items():
-            yield Measured(metric, values, dict(params))
+        for (metric, params), points in self._points.items():
+            yield Measured(metric, [one for one, _ in points], dict(params), [state for _, state in points])
 
 
 def arguments(context: Context) -> list[str]:

@@ -86,7 +86,8 @@ class DataLoader:
         )  # fmt: skip
 
     def run(self, context: Context) -> Iterable[Measured]:
-        source = source_of(targets.make(context))
+        with context.phase("setup"):
+            source = source_of(targets.make(context))
         context.progress("one sample at a time")
         probes = probe(source.dataset) if source.dataset is not None else []
         if probes:

@@ -21,7 +21,7 @@ from groundspeed.plugins.outcomes import classify, evidence
 from groundspeed.plugins.progress import ProgressFile
 from groundspeed.plugins.protocol import ChildReport, ChildSpec, MetricReport
 from groundspeed.plugins.spi import Context, Measured, Metric, Outcome, Plugin, Unsupported
-from groundspeed.plugins.timing.conditions import Conditions
+from groundspeed.plugins.timing.conditions import Conditions, first_visible
 from groundspeed.plugins.timing.drive import drive
 from groundspeed.plugins.timing.peak import peak_memory
 
@@ -42,16 +42,22 @@ class Session:
     facts: dict[str, Any] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
     artefacts: list[dict[str, str]] = field(default_factory=list)
+    _within: list[float] = field(default_factory=list)
+    """Of each phase that is under way, the seconds of those within it."""
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Times a phase and reports that it began; phases of one name add up."""
+        """Times a phase and reports that it began; phases of one name add up, one within another is not part of it."""
         self.progress(name, urgent=True)
         begin = time.perf_counter()
+        self._within.append(0.0)
         try:
             yield
         finally:
-            self.phases_s[name] = self.phases_s.get(name, 0.0) + time.perf_counter() - begin
+            whole, within = time.perf_counter() - begin, self._within.pop()
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + whole - within
+            if self._within:
+                self._within[-1] += whole
 
     def report(self) -> ChildReport:
         conditions = {**(self.conditions.summary() if self.conditions else {}), **self.observed}
@@ -111,7 +117,12 @@ def _run(session: Session) -> None:
     if plugin.needs.target and target is None:
         raise Unsupported(f'plugin {plugin.name!r} needs target = "package.module:factory" in groundspeed.toml')
     with session.phase("device"):
-        session.conditions = Conditions.start(session.device, lambda: touch(session.device))
+        watched = session.device
+        if watched == "cpu" and getattr(plugin, "watches_devices", False):
+            watched = first_visible()
+        session.conditions = Conditions.start(
+            watched, lambda: touch(session.device), for_programs=watched != session.device
+        )
     context = Context(
         device=session.device,
         params=resolved,
@@ -119,6 +130,8 @@ def _run(session: Session) -> None:
         workdir=Path(spec.workdir),
         progress=session.progress,
         facts=session.facts,
+        phase=session.phase,
+        state_between=session.conditions.state_between,
     )
     session.observed["labels"] = context.labels
     declared = {metric.name: metric for metric in plugin.metrics()}
@@ -129,6 +142,8 @@ def _run(session: Session) -> None:
     with session.phase("measure") if plugin.timing == "self-timed" else contextlib.nullcontext():
         for one in measured:
             session.metrics.append(metric_report(one, declared, plugin.name))
+    if plugin.timing == "self-timed":
+        context.labels.update(session.conditions.labels())
 
 
 def preload(plugin: Plugin) -> None:

@@ -97,11 +97,14 @@ class Generation:
 
     def run(self, context: Context) -> Iterable[Measured]:
         tasks.set_threads(context)
-        engine = targets.make(context)
+        with context.phase("setup"):
+            engine = targets.make(context)
         trace = make_trace(context)
         longest = max(one.prompt + one.wanted for one in trace)
-        check(engine, context, longest)
-        rehearse(engine, context, longest)
+        with context.phase("check"):
+            check(engine, context, longest)
+        with context.phase("warmup"):
+            rehearse(engine, context, longest)
         seen = drive(engine, trace, context, longest)
         gate = False if context.device == "cpu" else None
         first = [one.to_first_s for one in seen.finished]

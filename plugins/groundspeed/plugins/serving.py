@@ -68,11 +68,13 @@ class Serving:
 
     def run(self, context: Context) -> Iterable[Measured]:
         tasks.set_threads(context)
-        answer, check = make_server(context)
+        with context.phase("setup"):
+            answer, check = make_server(context)
         batching = open_loop.Batching(int(context.params["batch_size"]), float(context.params["queue_delay_s"]))
-        context.progress("warming up")
-        capacity = batching.largest / warm_up(answer, batching.largest)
-        check()
+        with context.phase("warmup"):
+            capacity = batching.largest / warm_up(answer, batching.largest)
+        with context.phase("check"):
+            check()
         load = float(context.params["load"]) or capacity / 2
         context.facts.update({"load": load, "capacity": capacity})
         served = under(load, context, batching, answer)

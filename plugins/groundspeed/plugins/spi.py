@@ -14,6 +14,7 @@ version starts a new series. It is never derived from the code under test.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -150,6 +151,10 @@ class Context:
     """A plugin puts here what is worth keeping with the result."""
     labels: dict[str, str] = field(default_factory=dict)
     """And here what it found out about the result, in words: the name of a bottleneck, a straggler."""
+    phase: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+    """A self-timed plugin marks what is not measuring: ``with context.phase("setup")``, "warmup", "check"."""
+    state_between: Callable[[float, float], SampleState] = lambda _start_s, _duration_s: SampleState.VALID
+    """What a sample is worth, by the device's conditions from a time (``time.perf_counter``) on for so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,9 @@ class Measurement:
 class _Plugin(Protocol):
     """May also have ``imports``, a tuple of names of modules that it needs only once it runs.
 
-    They are imported before the process has its turn on the device; one that is not there is not missed.
+    They are imported before the process has its turn on the device; one that is not there is not missed. A plugin that
+    runs programs which may use a device, but does not itself, sets ``watches_devices``: the conditions of the first
+    that is visible are sampled meanwhile.
     """
 
     name: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 
 from groundspeed.plugins.device.base import DeviceInfo, Process, State
 from groundspeed.plugins.device.kernel_log import Fault
@@ -87,6 +89,34 @@ def appeared(
     if listed & set(own):
         return frozenset()
     return frozenset(listed - {process.pid for process in before or ()})
+
+
+def belongs_to_programs(before: Collection[Process] | None) -> Callable[[int], bool]:
+    """Whether a listed process is one that this process has started, or one of theirs.
+
+    One that no file in /proc stands for, and that was not there ``before``, is taken for one of them: in a container
+    with process numbers of its own the driver may list the host's.
+    """
+    earlier = {process.pid for process in before or ()}
+
+    def belongs(pid: int) -> bool:
+        return descends(pid) or (pid not in earlier and not Path(f"/proc/{pid}").exists())
+
+    return belongs
+
+
+def descends(pid: int) -> bool:
+    """Whether a process is below this one."""
+    for _ in range(64):
+        if pid == os.getpid():
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+        if pid <= 1:
+            return False
+    return False
 
 
 def cool_down(

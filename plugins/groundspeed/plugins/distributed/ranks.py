@@ -7,6 +7,7 @@ of several nodes, at the address that the job was given; each node then starts a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -145,21 +146,31 @@ class Ranks:
     def run(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(rank, event) until all have finished.
 
-        Raises RankFailed, WrongResult or TimedOut after the last good event.
+        Until a rank says that it measures, it is set-up. Raises RankFailed, WrongResult or TimedOut after the last good
+        event.
         """
-        while not all(rank.finished for rank in self.ranks):
-            for rank in self.ranks:
-                if rank.finished:
-                    continue
-                ended = rank.process.poll() is not None
-                for event in rank.new_events():
-                    rank.finished = rank.finished or event["event"] == "finished"
-                    self._raise_if_bad(rank, event)
-                    yield rank.number, event
-                if ended and not rank.finished:
-                    raise RankFailed(self._how_it_ended(rank), {**self._evidence(), "rank": rank.number})
-            self._raise_if_hung()
-            time.sleep(POLL_S)
+        with contextlib.ExitStack() as setup:
+            setup.enter_context(self.context.phase("setup"))
+            while not all(rank.finished for rank in self.ranks):
+                for rank in self.ranks:
+                    for event in self._news(rank):
+                        if event.get("measures"):
+                            setup.close()
+                        yield rank.number, event
+                self._raise_if_hung()
+                time.sleep(POLL_S)
+
+    def _news(self, rank: Rank) -> Iterator[dict[str, Any]]:
+        """Events of one rank. Raises what its bad events stand for, and RankFailed when it ended without finishing."""
+        if rank.finished:
+            return
+        ended = rank.process.poll() is not None
+        for event in rank.new_events():
+            rank.finished = rank.finished or event["event"] == "finished"
+            self._raise_if_bad(rank, event)
+            yield event
+        if ended and not rank.finished:
+            raise RankFailed(self._how_it_ended(rank), {**self._evidence(), "rank": rank.number})
 
     def _raise_if_bad(self, rank: Rank, event: Mapping[str, Any]) -> None:
         if event["event"] == "wrong":

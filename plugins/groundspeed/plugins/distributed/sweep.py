@@ -56,7 +56,7 @@ def entry(context: RankContext) -> None:
     """Emits a ``point`` for each size: seconds of one operation, one value a sample."""
     payload = context.payload
     for size in sizes(payload["min_bytes"], payload["max_bytes"], payload["factor"]):
-        context.emit("progress", at=f"{payload['collective']} of {size} bytes")
+        context.emit("progress", at=f"{payload['collective']} of {size} bytes", measures=True)
         if payload.get("fault") is not None:
             _plant(payload["fault"], context.rank, size)
         operation = build(payload["collective"], size, payload["dtype"], context)

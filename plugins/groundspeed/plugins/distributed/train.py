@@ -27,7 +27,7 @@ def entry(rank: RankContext) -> None:
     with quiet_collector():
         once = _warm_up(step, clock, rank)
         count = max(5, min(MAX_STEPS, int(rank.payload["seconds"] / once)))
-        rank.emit("progress", at=f"measuring {count} steps")
+        rank.emit("progress", at=f"measuring {count} steps", measures=True)
         chunk = clock.chunk(step, count, 1)
     rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s)
     if rank.device != "cpu":

@@ -47,6 +47,16 @@ def classify_samples(start_s: Sequence[float], duration_s: Sequence[float], trac
     return Verdicts(tuple(states), tuple(why), _labels(window))
 
 
+def state_between(trace: Trace, start_s: float, duration_s: float) -> SampleState:
+    """As ``classify_samples``, of one sample; valid where nothing was read."""
+    return classify_samples([start_s], [duration_s], trace).states[0]
+
+
+def labels(trace: Trace) -> dict[str, str]:
+    """Labels of a whole result that was taken under these conditions, with their words."""
+    return _labels(trace)
+
+
 def _window(start_s: float, end_s: float, trace: Trace) -> Trace:
     """The readings while samples were taken, and the nearest one before and after."""
     low = max(0, bisect.bisect_right(trace.t_s, start_s) - 1)

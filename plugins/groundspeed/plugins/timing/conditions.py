@@ -11,8 +11,17 @@ from typing import Any
 
 from groundspeed.plugins.device import open_backend
 from groundspeed.plugins.device.base import Backend, State
-from groundspeed.plugins.device.hygiene import appeared, changes, clean_findings, cool_down, foreign, settle
+from groundspeed.plugins.device.hygiene import (
+    appeared,
+    belongs_to_programs,
+    changes,
+    clean_findings,
+    cool_down,
+    foreign,
+    settle,
+)
 from groundspeed.plugins.device.nvml import own_processes
+from groundspeed.plugins.spi import SampleState
 from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.sampler import Sampler, Trace
 
@@ -37,10 +46,11 @@ class Conditions:
     """How long a process that had just ended still showed on the device."""
 
     @classmethod
-    def start(cls, device: str, touch: Callable[[], None] = lambda: None) -> Conditions:
+    def start(cls, device: str, touch: Callable[[], None] = lambda: None, *, for_programs: bool = False) -> Conditions:
         """Reads host and device and starts sampling the device's conditions where something can.
 
         ``touch`` makes this process's context on the device, between the state before it and the first sample.
+        ``for_programs``: not this process but programs that it starts may use the device.
         """
         backend = open_backend()
         conditions = cls(device=device, backend=backend, begin_s=time.perf_counter(), host_before=host_state())
@@ -57,14 +67,25 @@ class Conditions:
         conditions.left_after_s = settle(lambda: foreign(backend.processes(uuid), own_processes()))
         conditions.state_before = backend.state(uuid)
         touch()
-        aliases = appeared(conditions.state_before.processes, backend.processes(uuid), own_processes())
-        conditions.sampler = Sampler(backend, conditions.device_uuid, aliases=aliases)
+        before = conditions.state_before.processes
+        mine = belongs_to_programs(before)
+        if not for_programs:
+            mine = appeared(before, backend.processes(uuid), own_processes()).__contains__
+        conditions.sampler = Sampler(backend, uuid, mine=mine)
         conditions.sampler.start()
         return conditions
 
     @property
     def trace(self) -> Trace:
         return self.sampler.trace if self.sampler is not None else Trace()
+
+    def state_between(self, start_s: float, duration_s: float) -> SampleState:
+        """What a sample of that time is worth."""
+        return classify.state_between(self.trace, start_s, duration_s)
+
+    def labels(self) -> dict[str, str]:
+        """What is to be said of the conditions as a whole."""
+        return classify.labels(self.trace)
 
     def energy_j(self) -> float | None:
         return self.backend.energy_j(self.device_uuid) if self.device_uuid is not None else None
@@ -100,6 +121,15 @@ class Conditions:
             },
         }
         return found
+
+
+def first_visible() -> str:
+    """The first device that programs started here would use, by the vendor's library; "cpu" when there is none."""
+    backend = open_backend()
+    if not backend.devices():
+        return "cpu"
+    device = "xpu:0" if backend.vendor == "intel" else "cuda:0"
+    return device if device_uuid(device, backend) is not None else "cpu"
 
 
 def device_uuid(device: str, backend: Backend) -> str | None:

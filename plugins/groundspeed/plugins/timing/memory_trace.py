@@ -74,6 +74,11 @@ def trace_memory(context: Context) -> MemoryTrace:
 
 def _step_of(context: Context) -> Callable[[Mark], object]:
     """One step, which calls the mark at the beginning of each phase."""
+    with context.phase("setup"):
+        return _made_step(context)
+
+
+def _made_step(context: Context) -> Callable[[Mark], object]:
     if context.params["mode"] == "inference":
         return _whole(tasks.inference_task(context).request)
     task = tasks.training_task(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,10 +43,15 @@ class Sampler:
     """``start`` and ``stop``; the trace may be read at any time. The thread sleeps in the driver, not in Python."""
 
     def __init__(
-        self, backend: Backend, uuid: str, rate_hz: float = RATE_HZ, *, aliases: frozenset[int] = frozenset()
+        self,
+        backend: Backend,
+        uuid: str,
+        rate_hz: float = RATE_HZ,
+        *,
+        mine: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """``aliases``: numbers under which the device lists this benchmark's processes besides their own."""
-        self._aliases = aliases
+        """``mine``: whether a listed process that is not of this group belongs to the benchmark even so."""
+        self._mine = mine
         self._backend, self._uuid, self._period = backend, uuid, 1 / rate_hz
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groundspeed-conditions", daemon=True)
@@ -76,7 +82,8 @@ class Sampler:
             self._stop.wait(max(0.0, self._period - (time.perf_counter() - begin)))
 
     def _look_for_strangers(self) -> int:
-        found = foreign(self._backend.processes(self._uuid), own_processes() | self._aliases)
+        listed = foreign(self._backend.processes(self._uuid), own_processes())
+        found = [process for process in listed if not self._mine(process.pid)]
         for process in found:
             self.strangers[process.pid] = process.memory_bytes
         return len(found)

@@ -57,6 +57,10 @@ class one_of(FunctionElement[bool]):  # noqa: N801 - reads as the function that 
     def __init__(self, column: Any, values: BindParameter[Sequence[Any]]) -> None:
         super().__init__(column, values)
 
+    def self_group(self, against: Any = None) -> Any:  # noqa: ARG002 - the base class's signature
+        """As it is: SQLite would be asked whether it is ``= 1``, which no index answers."""
+        return self
+
 
 @compiles(one_of)
 def _with_json(element: one_of, compiler: Any, **options: Any) -> str:

@@ -39,3 +39,15 @@ def test_the_actions_script_reports_and_gives_the_replies(tmp_path: Path) -> Non
     words = ["<report>", "<a.json>", "<b.json>", "<--format>", "<>", "<--commit>", "<abc>", "<--json>"]
     assert done.stdout.split() == words
     assert (tmp_path / "output").read_text().split() == ["replies<<END_OF_REPLIES", *words, "END_OF_REPLIES"]
+    # a pull request of a fork has no secrets: that is no failure of its author
+    fork = environ | {"HEAD_REPOSITORY": "stranger/mylib", "GITHUB_REPOSITORY": "owner/mylib", "GROUNDSPEED_TOKEN": ""}
+    done = subprocess.run(
+        ["bash", "-c", step["run"]], cwd=tmp_path, env=fork, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("::notice::Nothing is reported")
+    # the status and the replies of a service that refused a part come through
+    (tmp_path / "groundspeed").write_text("#!/bin/sh\necho refused; exit 1\n")
+    failed = subprocess.run(
+        ["bash", "-c", step["run"]], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert (failed.returncode, failed.stdout) == (1, "refused\n")

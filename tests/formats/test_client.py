@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,6 +108,14 @@ def test_what_a_service_refuses_is_told_in_its_words(service: str, tmp_path: Pat
         invoke("report", tmp_path / "junk.txt", "-p", "demo", "--url", service)
     with pytest.raises(Invalid, match="There is no file"):
         invoke("report", tmp_path / "none.json", "-p", "demo", "--url", service)
+    with pytest.raises(Invalid, match="no address of a service"):
+        invoke("report", tmp_path / "h.json", "-p", "demo", "--url", "perf.example.org")
+    code, text = invoke(
+        "report", tmp_path / "junk.txt", tmp_path / "h.json", "-p", "demo", "--url", service, "--commit", "abcdef1"
+    )
+    assert code == 1
+    assert re.search(r"junk\.txt: 0 results.*refused .*no known format", text)
+    assert "h.json: 3 results, 0 failures" in text
 
 
 def test_every_call_of_the_client_is_in_the_description(sqlite_database: Database, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ _EXTRAS = {
         "croniter",
         "fastapi",
         "jinja2",
+        "numpy",
         "orjson",
         "scipy",
         "sqlalchemy",

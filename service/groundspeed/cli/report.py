@@ -40,16 +40,29 @@ def report(
     """
     from groundspeed.client import Client
     from groundspeed.service.errors import Invalid
+    from groundspeed.service.wire.imports import Imported
 
     sha = (commit or commit_of_this_job()).lower()
+    for path in paths:
+        if str(path) != "-" and not path.is_file():
+            raise Invalid(f"There is no file {path}.", "Give what the benchmark tool has written.")
     replies: list[Imported] = []
+    errors: list[Invalid] = []
     with Client(url, token=os.environ.get("GROUNDSPEED_TOKEN", "")) as service:
         for path in paths:
-            if str(path) != "-" and not path.is_file():
-                raise Invalid(f"There is no file {path}.", "Give what the benchmark tool has written.")
             body = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
             name = path.name if str(path) != "-" else "stdin"
-            replies.append(service.report(project, body, name=name, form=form, commit=sha))
+            try:
+                replies.append(service.report(project, body, name=name, form=form, commit=sha))
+            except Invalid as error:  # this file; the others go on
+                errors.append(error)
+                replies.append(
+                    Imported(
+                        results=0, runs=0, failures=0, already=0, refused=(f"{error.title} {error.advice}".strip(),)
+                    )
+                )
+    if len(errors) == len(paths):
+        raise errors[0]
     if as_json:
         show_json(replies)
     else:
@@ -88,7 +101,7 @@ def _head_of_pull_request() -> str:
 
 
 def _words(reply: Imported) -> str:
-    text = f"{reply.results} results, {reply.already} runs were there already"
+    text = f"{reply.results} results, {reply.failures} failures, {reply.already} runs were there already"
     for left in reply.skipped:
         text += f"; skipped {left.count} × {left.reason} ({', '.join(left.where[:2])})"
     return text + "".join(f"; refused {error}" for error in reply.refused)

@@ -34,6 +34,8 @@ class Client:
     def __init__(
         self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S, transport: httpx.BaseTransport | None = None
     ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise Invalid(f"{url or 'Nothing'} is no address of a service.", "Write it as https://perf.example.org.")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_s, transport=transport)
 
@@ -161,7 +163,7 @@ class Client:
             if attempt + 1 < ATTEMPTS:
                 sleep(2.0**attempt)
         raise Unavailable(
-            f"The service at {self._http.base_url} cannot be reached: {trouble}.",
+            f"The service at {self._http.base_url} cannot be reached: {trouble.rstrip('.')}.",
             "Is it there, and is the address right?",
         )
 

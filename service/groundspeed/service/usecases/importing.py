@@ -161,7 +161,7 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
         if session.scalars(select(col(Project.id)).where(col(Project.slug) == project)).first() is None:
             raise NotFound(
                 f"There is no project {project}.",
-                "`groundspeed project add REPOSITORY` or a first `groundspeed import` on the service's machine makes it.",
+                "`groundspeed project add` or a first `groundspeed import` on the service's machine makes it.",
             )
     with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
         path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted")

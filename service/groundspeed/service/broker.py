@@ -37,7 +37,7 @@ class Transport(filesystem.Transport):
 
     Channel = Channel
 
-    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+    def drain_events(self, connection: Any, timeout: Any = None, **_: Any) -> None:
         """Deliver the next message; raises TimeoutError when none came within ``timeout`` seconds."""
         options = connection.client.transport_options
         folder, glance = options.get("data_folder_in", ""), options.get("glance_interval")

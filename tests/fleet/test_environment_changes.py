@@ -9,7 +9,9 @@ import pytest
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.domain.attribution import AFTER, BEFORE, BY_CODE, BY_ENVIRONMENT, attribute
-from groundspeed.service.usecases import environment_changes, events
+from groundspeed.service.usecases import environment_changes, events, planning
+from groundspeed.service.usecases.views import compare, findings
+from groundspeed.service.wire import v1
 from rack import Rack, rack
 
 LEVEL = [1.0, 1.002, 0.999, 1.001]
@@ -59,8 +61,6 @@ def test_a_changed_driver_asks_for_the_last_head_again_on_that_node(one: Rack) -
     assert request.payload["node"] == node
     assert request.payload["shas"] == [one.fleet.shas[-1]]
     assert "node gpu.driver: 570.86.15 → 580.65.06" in request.payload["why"]
-    from groundspeed.service.usecases import planning
-
     planning.plan_request(one.db, one.fleet.mirrors, request.id, one.fleet.now)
     jobs = one.fleet.jobs(request.id)
     assert {job.requirements["node"] for job in jobs} == {node}
@@ -104,12 +104,45 @@ def test_a_step_of_both_asks_for_the_old_commit_in_the_new_environment(one: Rack
     told = environment_changes.explain(one.db, point_id)
     assert (told["cause"], told["cells"]) == ("unknown", {"old commit, old environment": 1})
     assert f"{node} can measure the old commit in the new environment, which is on its way" in told["reason"]
+    assert told["difference"] == ["node gpu.driver: 570.86.15 → 580.65.06"]
+    with one.db.transaction() as session:
+        session.add(t.Regression(id=7, project_id=1, kind="regression", after_revision_id=second))
+        session.flush()
+        session.get_one(t.ChangePoint, point_id).regression_id = 7
+    (step,) = findings.regression_detail(one.db, "toy", 7).environments
+    assert (step.cause, step.difference) == ("unknown", ("node gpu.driver: 570.86.15 → 580.65.06",))
     with one.db.transaction() as session:
         session.query(t.Node).update({"environment_id": None})
     assert (
         "cannot be known: no node has either environment any more"
         in environment_changes.explain(one.db, point_id)["reason"]
     )
+
+
+def test_a_comparison_lists_what_differs_of_machine_and_build_and_what_is_unknown(
+    one: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = measured_on(one)
+    one.upgrade(node)
+    unread = {"layer": "node", "name": "gpu0.vbios", "value": None, "reason": "Not Supported"}
+    resolved = {"layer": "build", "name": "loaded.nccl", "value": "2.27.7"}
+    report = one._run
+    monkeypatch.setattr(one, "_run", lambda *asked: brought(report(*asked), unread, resolved))
+    environment_changes.plan(one.db, one.fleet.now)
+    planning.plan_request(one.db, one.fleet.mirrors, asked(one)[0].id, one.fleet.now)
+    assert one.work() > 0
+    with one.db.read() as session:
+        runs = session.query(t.Run).order_by(t.Run.id).all()
+    first, last = runs[0], runs[-1]
+    shown = compare.compare(one.db, "toy", compare.CompareQuery(str(first.id), str(last.id), by="run"))
+    told = {f"{one.layer} {one.name}": (one.base, one.head) for one in shown.environment}
+    assert told["build loaded.nccl"] == (None, "2.27.7")
+    assert told["node gpu0.vbios"] == (None, "unknown: Not Supported")
+
+
+def brought(report: v1.RunReport, unread: dict[str, object], resolved: dict[str, object]) -> v1.RunReport:
+    facets = (*report.environment, v1.Facet.model_validate(unread))
+    return report.model_copy(update={"environment": facets, "build": (v1.Facet.model_validate(resolved),)})
 
 
 def test_what_a_runbook_tells_shows_on_the_graphs(one: Rack) -> None:

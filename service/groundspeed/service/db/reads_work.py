@@ -202,6 +202,16 @@ def _results() -> Any:
     return select(*columns).join(t.Run, col(t.Run.id) == col(r.run_id))
 
 
+def builds_of_runs(session: Session, run_ids: Collection[int]) -> list[int]:
+    query = select(col(t.Run.build_id)).where(col(t.Run.id).in_(run_ids), col(t.Run.build_id).is_not(None)).distinct()
+    return [one for one in session.scalars(query) if one is not None]
+
+
+def build_snapshots(session: Session, ids: Collection[int]) -> dict[int, t.BuildSnapshot]:
+    rows = session.scalars(select(t.BuildSnapshot).where(col(t.BuildSnapshot.id).in_(ids)))
+    return {row.id or 0: row for row in rows}
+
+
 def build_snapshot(session: Session, id_: int | None) -> t.BuildSnapshot | None:
     return None if id_ is None else session.get(t.BuildSnapshot, id_)
 

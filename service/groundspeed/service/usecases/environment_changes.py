@@ -18,6 +18,7 @@ from groundspeed.service.db.tables import (
     Benchmark,
     Bookmark,
     ChangePoint,
+    Environment,
     Event,
     Job,
     Node,
@@ -32,7 +33,7 @@ from groundspeed.service.domain import attribution
 from groundspeed.service.domain.attribution import AFTER, BEFORE, BY_CODE, BY_ENVIRONMENT, Attribution, Cell, missing
 from groundspeed.service.domain.attribution import attribute as judge
 from groundspeed.service.errors import NotFound
-from groundspeed.service.usecases import requests
+from groundspeed.service.usecases import differences, requests
 from groundspeed.service.usecases.series import latest_config, threshold
 
 PLACE = "environment events"
@@ -225,32 +226,42 @@ def explain(database: Database, change_point_id: int) -> dict[str, Any]:
         point = session.get(ChangePoint, change_point_id)
         if point is None:
             raise NotFound(f"There is no change point {change_point_id}.", "It may have been deleted.")
-        series = session.get_one(Series, point.series_id)
-        machine = _machine(session, point)
-        if point.environment_from_id == point.environment_to_id:
-            return {
-                "cause": "code",
-                "reason": "the environment was the same on both sides",
-                "machine": machine,
-                "cells": {},
-            }
-        suite = session.get_one(Benchmark, series.benchmark_id).suite
-        config = latest_config(session, series.project_id)
-        there = cells(session, point)
-        answer = judge(there, threshold(config, suite, series.metric, series.kind) or 0.01)
-        wanted = corners(session, point, series)
-        asked = session.scalars(
-            select(col(Request.state)).where(
-                col(Request.project_id) == series.project_id,
-                col(Request.idempotency_key).startswith(f"attribute:{suite}:"),
-            )
-        ).all()
+        return explained(session, point)
+
+
+def explained(session: Session, point: ChangePoint) -> dict[str, Any]:
+    """As :func:`explain`: cause, reason, what the control workload says of the machine, processes by corner, and what
+    differs between the two environments.
+    """
+    machine = _machine(session, point)
+    if point.environment_from_id == point.environment_to_id:
+        why = "the environment was the same on both sides"
+        return {"cause": "code", "reason": why, "machine": machine, "cells": {}, "difference": []}
+    series = session.get_one(Series, point.series_id)
+    suite = session.get_one(Benchmark, series.benchmark_id).suite
+    config = latest_config(session, series.project_id)
+    there = cells(session, point)
+    answer = judge(there, threshold(config, suite, series.metric, series.kind) or 0.01)
+    wanted = corners(session, point, series)
+    asked = session.scalars(
+        select(col(Request.state)).where(
+            col(Request.project_id) == series.project_id,
+            col(Request.idempotency_key).startswith(f"attribute:{suite}:"),
+        )
+    ).all()
     return {
         "cause": answer.cause,
         "machine": machine,
         "reason": _reason(answer, wanted, any(state in {"pending", "planned", "running"} for state in asked)),
         "cells": {f"{commit} commit, {environment} environment": len(v) for (commit, environment), v in there.items()},
+        "difference": _difference(session, point),
     }
+
+
+def _difference(session: Session, point: ChangePoint) -> list[str]:
+    sides = [session.get(Environment, id_) for id_ in (point.environment_from_id, point.environment_to_id) if id_]
+    both = [side.facets for side in sides if side is not None]
+    return list(differences.in_words(*both)) if len(both) == 2 else []
 
 
 def _machine(session: Session, point: ChangePoint) -> str:

@@ -25,7 +25,7 @@ from groundspeed.service.db.tables import (
     Node,
 )
 from groundspeed.service.errors import Invalid, NotFound
-from groundspeed.service.usecases import fingerprints
+from groundspeed.service.usecases import differences, fingerprints
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import Offer
 from groundspeed.service.wire import v1
@@ -238,22 +238,10 @@ def _note_environment(session: Session, node: Node, environment: int | None, now
             environment_from_id=node.environment_id,
             environment_to_id=environment,
             title=f"The environment of {node.name} changed",
-            body=_difference(old.facets, new.facets),
+            body="\n".join(differences.in_words(old.facets, new.facets)),
             at=now,
         )
     )
-
-
-def _difference(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> str:
-    """One line a facet that differs: ``node driver: 550.54 → 580.159``."""
-    was = {(f["layer"], f["name"]): f["value"] for f in old}
-    now = {(f["layer"], f["name"]): f["value"] for f in new}
-    lines = [
-        f"{layer} {name}: {was.get((layer, name), 'absent')} → {now.get((layer, name), 'absent')}"
-        for layer, name in sorted(was.keys() | now.keys())
-        if was.get((layer, name)) != now.get((layer, name))
-    ]
-    return "\n".join(lines)
 
 
 def _hygiene(session: Session, node: Node, findings: Sequence[str], now: datetime) -> None:

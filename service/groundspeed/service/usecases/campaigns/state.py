@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import Session, col
@@ -15,6 +14,7 @@ from groundspeed.service.db.tables import Attempt, Environment, Node
 from groundspeed.service.domain import environments as e
 from groundspeed.service.domain.campaigns.machine import Environment as Standing
 from groundspeed.service.domain.campaigns.machine import NodeView, Rules
+from groundspeed.service.usecases import differences
 from groundspeed.service.usecases.campaigns import sides
 from groundspeed.service.usecases.locking import held
 
@@ -53,15 +53,7 @@ def load(session: Session, campaign_id: int, *, hold: bool = False) -> Loaded | 
 
 def facets_of(session: Session, ids: Iterable[int | None]) -> dict[int, tuple[e.Facet, ...]]:
     query = select(Environment).where(col(Environment.id).in_({one for one in ids if one is not None}))
-    return {row.id or 0: facets(row.facets) for row in session.scalars(query)}
-
-
-def facets(rows: Sequence[Mapping[str, Any]]) -> tuple[e.Facet, ...]:
-    """Stored facets as the domain compares them."""
-    return tuple(
-        e.Facet(row["layer"], row["name"], row["value"], row.get("reason", ""), row.get("tracked", True))
-        for row in rows
-    )
+    return {row.id or 0: differences.facets(row.facets) for row in session.scalars(query)}
 
 
 def rules(campaign: Campaign) -> Rules:

@@ -23,6 +23,7 @@ from groundspeed.service.wire import views as v
 By = Literal["revision", "environment", "node", "run"]
 NEWEST_RUNS = 300
 OFFERED = 40
+UNKNOWN = "unknown: "
 DRAWN = 60
 """Values of a side that are drawn."""
 RUNS_LOOKED_AT = 2000
@@ -44,6 +45,7 @@ class _Loaded:
     side: v.Side
     values: Mapping[int, Sequence[float]]
     environments: frozenset[int]
+    builds: frozenset[int]
     conditions: Mapping[str, str]
     samples: Mapping[int, Sequence[float]]
     """What is drawn in place of the values: of a single run, which has one value a series, its samples."""
@@ -157,7 +159,8 @@ def _loaded(session: Session, side: v.Side, rows: Sequence[Any]) -> _Loaded:
         values.setdefault(row.series_id, []).append(row.value)
     runs = list(dict.fromkeys(row.run_id for row in rows))[:NEWEST_RUNS]
     conditions = _medians(reads_work.conditions_of_runs(session, runs))
-    return _Loaded(side, values, frozenset(row.environment_id for row in rows), conditions, {})
+    builds = frozenset(reads_work.builds_of_runs(session, runs))
+    return _Loaded(side, values, frozenset(row.environment_id for row in rows), builds, conditions, {})
 
 
 def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -220,22 +223,32 @@ def _config(series: Any) -> GateConfig:
 
 
 def _environment_differences(session: Session, base: _Loaded, head: _Loaded) -> tuple[v.FacetDifference, ...]:
+    """Node and stack first, then what the commits resolved.
+
+    Unknown is equal to nothing, not even to another unknown, unless both sides were measured in one environment.
+    """
     found = reads.environments_by_id(session, base.environments | head.environments)
-    left = _facets([found[id_] for id_ in sorted(base.environments)])
-    right = _facets([found[id_] for id_ in sorted(head.environments)])
+    builds = reads_work.build_snapshots(session, base.builds | head.builds)
+    left, right = (
+        _facets([*(found[id_] for id_ in sorted(one.environments)), *(builds[id_] for id_ in sorted(one.builds))])
+        for one in (base, head)
+    )
     return tuple(
         v.FacetDifference(layer=key[0], name=key[1], base=left.get(key), head=right.get(key))
         for key in dict.fromkeys([*left, *right])
         if left.get(key) != right.get(key)
+        or (UNKNOWN in (left.get(key) or "") and base.environments != head.environments)
     )
 
 
-def _facets(environments: Sequence[Any]) -> dict[tuple[str, str], str]:
-    """Values by layer and name; several values of one facet are joined."""
+def _facets(kept: Sequence[Any]) -> dict[tuple[str, str], str]:
+    """Values by layer and name; several values of one facet are joined. What is not there says nothing."""
     seen: dict[tuple[str, str], dict[str, None]] = {}
-    for environment in environments:
-        for facet in environment.facets:
+    for one in kept:
+        for facet in one.facets:
             value = facet.get("value")
+            if value is None and facet.get("tracked", True):
+                value = f"{UNKNOWN}{facet.get('reason') or 'it could not be read'}"
             if value is not None:
                 seen.setdefault((str(facet.get("layer", "")), str(facet.get("name", ""))), {})[str(value)] = None
     return {key: ", ".join(values) for key, values in seen.items()}

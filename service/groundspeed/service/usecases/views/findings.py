@@ -10,11 +10,12 @@ from sqlmodel import Session
 from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
-from groundspeed.service.usecases import triage
+from groundspeed.service.usecases import environment_changes, triage
 from groundspeed.service.usecases.views import grid, refs
 from groundspeed.service.wire import views as v
 
 MAX_SUSPECTS = 200
+MAX_ENVIRONMENTS = 4
 MAX_SPARKS = 24
 """Of a regression, so many series are drawn in miniature, the strongest first."""
 
@@ -107,7 +108,24 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
                 for a in reads.audit_of(session, "regression", str(id_))
             ),
             moves=tuple(s for s in triage.TRANSITIONS.get(found.state, ()) if s in triage.PEOPLE),
+            environments=_environments(session, changes, series),
         )
+
+
+def _environments(session: Session, changes: Sequence[Any], series: dict[int, Any]) -> tuple[v.EnvironmentStep, ...]:
+    pairs = {
+        (one.environment_from_id, one.environment_to_id): one
+        for one in reversed(changes)
+        if one.environment_from_id != one.environment_to_id
+    }
+    names = set(v.EnvironmentStep.model_fields) - {"series"}
+    return tuple(
+        v.EnvironmentStep(
+            series=refs.series_ref(series[one.series_id]),
+            **{name: value for name, value in environment_changes.explained(session, one).items() if name in names},
+        )
+        for one in list(reversed(pairs.values()))[:MAX_ENVIRONMENTS]
+    )
 
 
 def _sparks(session: Session, project_id: int, ids: Sequence[int], row: v.RegressionRow) -> dict[int, v.Spark]:

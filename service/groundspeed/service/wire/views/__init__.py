@@ -60,6 +60,7 @@ from groundspeed.service.wire.views.reference import ApiOperation, ApiPage, ApiP
 from groundspeed.service.wire.views.regressions import (
     AffectedSeries,
     Bulk,
+    EnvironmentStep,
     HistoryEntry,
     Merge,
     RegressionDetail,
@@ -115,6 +116,7 @@ __all__ = [
     "DeviceView",
     "Effect",
     "EnvironmentRef",
+    "EnvironmentStep",
     "EventMark",
     "Facet",
     "FacetDifference",

@@ -36,6 +36,19 @@ class AffectedSeries(View):
     """The series around the change; None beyond the first few series."""
 
 
+class EnvironmentStep(View):
+    """A change of environment that coincides with the change of a series: what differs, and which of the two it was."""
+
+    series: SeriesRef
+    difference: tuple[str, ...]
+    """One line a facet, from and to."""
+    cause: str
+    """code, environment, both, neither, or unknown."""
+    reason: str
+    machine: str
+    """What the control workload says of the machine itself; empty: nothing."""
+
+
 class RegressionDetail(View):
     project: ProjectRef
     row: RegressionRow
@@ -46,6 +59,8 @@ class RegressionDetail(View):
     history: tuple[HistoryEntry, ...]
     moves: tuple[str, ...]
     """States that it can be put into."""
+    environments: tuple[EnvironmentStep, ...] = ()
+    """Of the strongest changes where the environment changed too, one for each pair of environments."""
 
 
 class Triage(View):

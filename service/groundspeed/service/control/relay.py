@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 
@@ -13,11 +13,16 @@ from groundspeed.service.control.app import send
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.outbox import Message
+from groundspeed.service.usecases.series import ANALYSE
 
 log = logging.getLogger(__name__)
 _AT_ONCE = 500
 NOTED_WITHIN_S = 0.2
 """Well below the age at which others take an unnoted message for one left behind (``outbox.LEFT_BEHIND``)."""
+GATHER_S = 0.05
+"""Reports come in bursts: detection is told of the first at once, and of what comes within this time together."""
+_MOST_SERIES = 100
+"""Longer lists of series go as they are: several control workers are to share them."""
 
 
 class Relay(threading.Thread):
@@ -35,6 +40,8 @@ class Relay(threading.Thread):
         self._sent: list[int] = []
         self._since: float | None = None
         """When the first of ``_sent`` was sent."""
+        self._told = -GATHER_S
+        """When detection was told last."""
 
     def start(self) -> None:
         self._unhook = outbox.on_commit(self._database, self._waiting.put)
@@ -49,12 +56,17 @@ class Relay(threading.Thread):
         self._note()
 
     def _next(self) -> list[Message] | None:
-        """All that was committed since; empty when it is time to note what was sent, None at the end."""
+        """All that was committed since; empty when it is time to note what was sent, None at the end.
+
+        What is for detection alone waits for more of its kind when detection was told a moment ago.
+        """
         found: list[Message] | None = []
         try:
             found = self._waiting.get(timeout=NOTED_WITHIN_S if self._sent else None)
             while found is not None and len(found) < _AT_ONCE:
-                more = self._waiting.get_nowait()
+                patient = all(message.topic == ANALYSE for message in found)
+                wait = self._told + GATHER_S - time.monotonic() if patient else 0.0
+                more = self._waiting.get(timeout=max(0.0, wait))
                 if more is None:
                     self._waiting.put(None)
                     break
@@ -66,7 +78,11 @@ class Relay(threading.Thread):
     def _send(self, batch: list[Message]) -> None:
         try:
             if batch:
-                self._sent += [message.id for message in batch[: send(batch)]]
+                together = _together(batch)
+                gone = send([message for message, _ in together])
+                self._sent += [id_ for _, ids in together[:gone] for id_ in ids]
+                if any(message.topic == ANALYSE for message in batch):
+                    self._told = time.monotonic()
         finally:
             if self._sent and (not batch or len(self._sent) >= _AT_ONCE or self._overdue()):
                 self._note()
@@ -86,6 +102,23 @@ class Relay(threading.Thread):
         self._unhook()
         self._waiting.put(None)
         self.join(timeout=10.0)
+
+
+def _together(batch: Sequence[Message]) -> list[tuple[Message, list[int]]]:
+    """Messages to send, each with the ids of those that it stands for: short lists of series become one."""
+    out: list[tuple[Message, list[int]]] = []
+    series: dict[int, None] = {}
+    ids: list[int] = []
+    for message in batch:
+        own = message.payload.get("series_ids", ()) if message.topic == ANALYSE else ()
+        if own and len(series) + len(own) <= _MOST_SERIES:
+            series.update(dict.fromkeys(own))
+            ids.append(message.id)
+        else:
+            out.append((message, [message.id]))
+    if ids:
+        out.append((Message(ids[0], ANALYSE, {"series_ids": list(series)}), ids))
+    return out
 
 
 def send_left_behind(database: Database) -> None:

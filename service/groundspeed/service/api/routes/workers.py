@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from groundspeed.service.api.access import Id, Now, PartsDep, Worker
@@ -57,13 +57,14 @@ def log(attempt_id: str, message: v1.LogBatch, parts: PartsDep, who: Worker) -> 
     return logs.append(parts.database, attempt_id, message, parts.settings.max_log_lines)
 
 
-@router.post("/attempts/{attempt_id}/runs")
-def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, now: Now) -> v1.RunAck:
+@router.post("/attempts/{attempt_id}/runs", response_model=v1.RunAck)
+def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, now: Now) -> Response:
     leases.check_owner(parts.database, attempt_id, who.node)
     answer = ingest.ingest_runs(parts.database, attempt_id, message, now)
     if any(run.artefacts for run in message.runs):
         artefacts.mark_stored(parts.database, _store(parts), attempt_id)
-    return answer
+    # Written here: the framework would check the answer once more, in another thread.
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 @router.post("/attempts/{attempt_id}/next-pair")

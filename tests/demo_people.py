@@ -21,8 +21,7 @@ def add(db: Database, slug: str = "tinygpt", now: datetime = NOW) -> str:
     accounts.sign_in(db, accounts.Identity("github", "3", "stranger"), {"*": "none"}, now, timedelta(days=1))
     bo = accounts.Identity("oidc", "2", "bo", "Bo Lindqvist", "bo@example.org")
     accounts.sign_in(db, bo, {"*": "triager"}, now, timedelta(days=1))
-    ada = accounts.Identity("oidc", "1", "ada", "Ada Marsh", "ada@example.org")
-    cookie = accounts.sign_in(db, ada, {"*": "admin"}, now, timedelta(days=3650))
+    cookie = add_admin(db, now)
     tokens.create(db, tokens.New("ci", "operator", projects=(slug,), scopes=("results",)), now, "ada")
     tokens.create(db, tokens.New("gpu-01", "worker", node="gpu-01"), now, "ada")
     team = channels.New(
@@ -34,3 +33,9 @@ def add(db: Database, slug: str = "tinygpt", now: datetime = NOW) -> str:
     channels.add(db, letters, now, "ada")
     channels.add(db, channels.New("bot", "webhook", "https://bot.example.org/groundspeed", secret="s"), now, "ada")
     return cookie
+
+
+def add_admin(db: Database, now: datetime = NOW) -> str:
+    """Signs the admin in with one more browser; its cookie."""
+    ada = accounts.Identity("oidc", "1", "ada", "Ada Marsh", "ada@example.org")
+    return accounts.sign_in(db, ada, {"*": "admin"}, now, timedelta(days=3650))

@@ -69,6 +69,7 @@ def test_nothing_serious_stands_in_the_way_of_anyone(browser: Browser, site: Sit
         bad = page.evaluate(AXE, EVERYTHING)
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 380, "height": 800})
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         bad += page.evaluate(AXE, OF_COLOURS_AND_WIDTH)
         if bad:
             found[path] = bad

@@ -164,16 +164,88 @@ def test_two_points_are_pinned_and_compared(tab: Tab, site: Site) -> None:
     expect(page.locator("#compared tbody tr").first).to_be_visible()
 
 
-@pytest.mark.parametrize("kind", ["PNG", "SVG", "CSV", "JSON"])
-def test_the_view_is_downloaded(tab: Tab, kind: str) -> None:
-    page = tab.open("/projects/tinygpt/series/1")
+def test_the_view_is_taken_along(tab: Tab) -> None:
+    """As a picture, a drawing, a table, data, and as its address."""
+    page = tab.open("/projects/tinygpt/series/1?y=log")
     ready(page)
-    with page.expect_download() as waited:
-        page.get_by_role("button", name=kind).click()
-    content = waited.value.path().read_bytes()
-    begins = {"PNG": b"\x89PNG", "SVG": b"<svg ", "CSV": b"series,", "JSON": b'{"project"'}[kind]
-    assert content.startswith(begins)
-    assert len(content) > 3000
+    for kind, begins in {"PNG": b"\x89PNG", "SVG": b"<svg ", "CSV": b"series,", "JSON": b'{"project"'}.items():
+        with page.expect_download() as waited:
+            page.get_by_role("button", name=kind).click()
+        content = waited.value.path().read_bytes()
+        assert content.startswith(begins)
+        assert len(content) > 3000
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+def eventually_written(page: Page, *words: str) -> None:
+    """Each of these is drawn on the plot, after whatever was written before."""
+    page.wait_for_function("(words) => words.every((word) => window.written.includes(word))", arg=list(words))
+    page.evaluate("window.written.length = 0")
+
+
+RECORD = """window.written = [];
+const draw = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) { window.written.push(text); return draw.call(this, text, ...rest); };"""
+CROSSES = """() => {
+  const canvas = document.querySelector('.plot canvas'), ctx = canvas.getContext('2d'), over = document.querySelector('.u-over');
+  const ratio = canvas.width / canvas.clientWidth, left = over.offsetLeft * ratio, wide = over.clientWidth * ratio, found = [];
+  const row = ctx.getImageData(left, (over.offsetTop + over.clientHeight - 6) * ratio, wide, 1).data;
+  for (let x = 0; x < wide; x++) if (row[4 * x + 3] > 200 && row[4 * x] > 150 && row[4 * x + 1] < 90) found.push(x / wide);
+  return found;
+}"""
+
+
+def test_what_happened_stands_on_the_plot(tab: Tab, site: Site) -> None:
+    """Environments, notes and pins are named, failures are crosses at their commits, doubtful points are hollow."""
+    tab.page.add_init_script(RECORD)
+    d = site.demo
+    bandwidth = next(id_ for key, id_ in d.series.items() if "67108864" in key and key.endswith("/1"))
+    page = tab.open(f"/projects/tinygpt/series/{bandwidth}?pins={d.shas[11][:12]},{d.shas[60][:12]}")
+    ready(page)
+    eventually_written(page, "driver 575.57.08, CUDA 12.8, torch 2.13", "Release 1.0", "A", "B")
+    page.get_by_role("button", name="Environments", exact=True).click()
+    eventually_written(page, "driver 570.86.15, CUDA 12.8, torch 2.13")
+    page.get_by_role("button", name="Clear").click()
+    eventually_asked(page, "pins", None)
+    failing = next(
+        id_ for key, id_ in d.series.items() if key.startswith("generate/latency_p50") and key.endswith("/0")
+    )
+    page = tab.open(f"/projects/tinygpt/series/{failing}?band=0")
+    ready(page)
+    page.wait_for_function(f"({CROSSES})().length")
+    crosses, n = page.evaluate(CROSSES), len(d.shas)
+    assert all(min(abs(x - at / (n - 1)) for at in (n // 4, n // 4 + 1)) < 0.008 for x in crosses)
+    expect(page.locator("section", has=page.get_by_role("heading", name="Failures")).locator("li")).to_have_count(2)
+
+
+def test_the_mouse_moves_along_and_the_keys_are_listed(tab: Tab) -> None:
+    """Shift and drag pans, Ctrl and wheel zooms around the pointer, a question mark lists what there is."""
+    page = tab.open("/projects/tinygpt/series/1?from=20&to=60")
+    ready(page)
+    x, y = point(page, 0.5)
+    page.keyboard.down("Shift")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(point(page, 0.25)[0], y, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    eventually_asked(page, "from", "(29|30)")
+    assert float(query(page)["to"][0]) - float(query(page)["from"][0]) == pytest.approx(40, abs=1)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -60)
+    page.keyboard.up("Control")
+    eventually_asked(page, "from", "(3[3-9])")
+    page.locator("[data-plot]").focus()
+    page.keyboard.press("]")
+    eventually_asked(page, "from", "(4[0-9]|50)")
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_contain_text("logarithmic")
+    page.keyboard.press("Escape")
+    expect(keys).to_have_count(0)
 
 
 def test_raw_samples_come_on_demand(tab: Tab) -> None:

@@ -92,11 +92,15 @@ some processes and for 65 % in others of the same build, while device-busy time 
 """
 
 
-def wall_gates(measurement: Measurement, device: str) -> bool | None:
-    """Whether wall time gates: never on a shared CPU, not where the host's launches can decide it; else as declared."""
+def wall_gates(measurement: Measurement, device: str, *, replayed: bool = False) -> bool | None:
+    """Whether wall time gates: never on a shared CPU, not where the host's launches can decide it; else as declared.
+
+    ``replayed``: a step is one launch of a captured graph, so that the host has little to decide.
+    """
     if device == "cpu" or "launch_bound" in measurement.labels:
         return False
     busy, wall = measurement.step_device_busy_s, measurement.step_wall_s
-    if busy and wall and statistics.median(busy) < DEVICE_DRIVEN_SHARE * statistics.median(wall):
+    at_its_limit = replayed or "power_capped" in measurement.labels
+    if not at_its_limit and busy and wall and statistics.median(busy) < DEVICE_DRIVEN_SHARE * statistics.median(wall):
         return False
     return None

@@ -92,8 +92,8 @@ class Training:
 
     def derive(self, workload: Workload, measurement: Measurement) -> Iterable[Measured]:
         wall, states, device = measurement.step_wall_s, tuple(measurement.states), str(workload.facts["device"])
-        units = workload.units_per_step
-        yield Measured("step_time", wall, states=states, gate=wall_gates(measurement, device))
+        units, replayed = workload.units_per_step, workload.facts["mode"] == "graph"
+        yield Measured("step_time", wall, states=states, gate=wall_gates(measurement, device, replayed=replayed))
         for metric in ("samples_per_s", "tokens_per_s"):
             if units[metric]:
                 yield Measured(metric, [units[metric] / value for value in wall], states=states)

@@ -308,7 +308,8 @@ def _cell(name, value):
 
 
 def _cv(values):
-    return statistics.stdev(values) / statistics.mean(values) if len(values) > 1 else math.nan
+    mean = statistics.mean(values)
+    return statistics.stdev(values) / mean if len(values) > 1 and mean else math.nan
 
 
 def _count(answers):

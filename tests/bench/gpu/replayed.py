@@ -45,6 +45,9 @@ def load(folder: Path) -> Recording:
     found: dict[int, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
     lines = [json.loads(text) for text in (folder / "samples.jsonl").read_text().splitlines()]
     for line in lines:
+        for metric, states in zip(line["metrics"], line.get("sample_states", ()), strict=False):
+            metric["states"] = states
+    for line in lines:
         if line["outcome"] == "ok":
             found[line["round"]][line["suite"], line["side"]] = line
     suites = {line["suite"] for line in lines}

@@ -13,12 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 
 from tests.bench.gpu import plans
-from tests.bench.gpu.children import ROOT, child, environment
+from tests.bench.gpu.children import ROOT, Lanes, environment
 
 SUITES = {
     "gemm-tf32": ("gemm", {"precision": "tf32"}),
@@ -96,11 +94,8 @@ def compare(out, variable, seconds, most, *, small=False):
     known = {side: read_in(variables) for side, variables in sides.items()}
     about = {"variable": variable, **machine(), **known}
     (out / "environments.json").write_text(json.dumps(about, indent=1) + "\n")
-    with (out / "samples.jsonl").open("a") as file, ThreadPoolExecutor(2 if small else 4) as pool:
-        keeping = Lock()
-        for number in range(most):
-            for job in round_of(number):
-                pool.submit(measure, file, keeping, until, sides[job["side"]], {**job, "round": number}, small)
+    jobs = [of_side(one, number, sides[one["side"]], small=small) for number in range(most) for one in round_of(number)]
+    Sides(out / "samples.jsonl", [""] if small else ["0"]).run({"" if small else "0": jobs}, until - time.monotonic())
     sys.stdout.write(f"{sum(1 for _ in (out / 'samples.jsonl').open())} processes, {out}\n")
 
 
@@ -110,24 +105,18 @@ def round_of(number):
     return [{"suite": suite, "side": side} for suite in SUITES for side in order]
 
 
-def measure(file, keeping, until, variables, about, small):
-    if time.monotonic() > until:
-        return
+def of_side(about, number, variables, *, small):
+    """A lane's job: one suite under the variables of one side."""
     plugin, params = SUITES[about["suite"]]
-    job = plans.job(about["suite"], plugin, f"{plans.HERE}:gpt", params, LIMITS)
-    if small:
-        job = {**plans.shrunk(job), "target": None}
-    lane = {} if small else {"GS_LANE_LOCK": "/tmp/gs-lane-0"}
-    report = child(
-        plugin, job["target"], job["params"], devices=() if small else ("0",), limits=job["limits"],
-        env={**lane, **variables}, timeout_s=90.0,
-    )  # fmt: skip
-    for metric in report["metrics"]:
-        metric["values"] = [float(f"{value:.8g}") for value in metric["values"]]
-        if set(metric["states"]) <= {"valid"}:
-            metric["states"] = []
-    with keeping:
-        file.write(json.dumps({**about, **report}) + "\n")
-        file.flush()
-    words = report["evidence"].get("message", "") if report["outcome"] != "ok" else ""
-    sys.stdout.write(f"{about['round']} {about['suite']} {about['side']} {report['outcome']} {words[:300]}\n")
+    one = plans.job(f"{about['suite']}|{about['side']}|{number}", plugin, None, params, LIMITS)
+    more = {"env": variables, "timeout_s": 90.0}
+    return {**(plans.shrunk(one) if small else one), **more, **({"devices": ()} if small else {})}
+
+
+class Sides(Lanes):
+    """Keeps with each report its suite, side and round, and the state of every sample."""
+
+    def keep(self, report):
+        suite, side, number = report["tag"].split("|")
+        whole = [[] if set(metric["states"]) <= {"valid"} else metric["states"] for metric in report["metrics"]]
+        super().keep({**report, "suite": suite, "side": side, "round": int(number), "sample_states": whole})

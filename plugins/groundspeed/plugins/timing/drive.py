@@ -122,6 +122,9 @@ def _classify(
         return tuple(SampleState.DEGRADED if one else SampleState.VALID for one in lost), labels
     durations = [value * seen.steps_per_sample for value in seen.chunk.wall_s]
     verdicts = classify.classify_samples(seen.chunk.start_s, durations, session.conditions.trace)
+    if "power_capped" in verdicts.labels:
+        # The traced pass runs on a cooler device than the timed one, faster; and a device at its limit awaits nobody.
+        labels.pop("launch_bound", None)
     return verdicts.states, {**verdicts.labels, **labels}
 
 

@@ -1,9 +1,8 @@
 """A clock of events whose chunks follow each other without the device going idle.
 
 Between chunks the host collects garbage, reports life and asks the stop rule. A device that rests meanwhile cools, and
-one at its power cap then runs faster than it could keep up: on an H200, pausing every tenth of a second made a matrix
-product 1.3 % faster than in an unbroken loop. So some samples more than asked for are always in flight; they are the
-first ones of the next chunk.
+one at its power cap then runs faster than it could keep up. So some samples more than asked for are always in flight;
+they are the first ones of the next chunk.
 """
 
 from __future__ import annotations

@@ -124,6 +124,21 @@ def test_regressions_are_triaged_one_by_one_and_together(desk: Tab, own: Site) -
     expect(page.locator("p.note")).to_contain_text("fused kernel")
     expect(page.get_by_role("link", name="https://example.org/issues/7")).to_be_visible()
     expect(page.locator("section", has=page.get_by_role("heading", name="History"))).to_contain_text("ada")
+    assert page.locator("svg.spark .mark.regression").count() > 1  # each series with its step
+    page.goto(desk.url + "/projects/tinygpt/regressions")
+    expect(rows).to_have_count(count - 1)  # the one that is ignored has left the queue
+    rows.nth(0).get_by_role("checkbox").check()
+    page.locator("select[name=action]").select_option("ignore")
+    page.get_by_role("textbox", name="Ignore until").fill("environment")
+    page.get_by_role("button", name="Do it").click()
+    expect(rows).to_have_count(count - 2)
+    page.get_by_role("navigation", name="State").get_by_role("link", name="ignored").click()
+    expect(rows).to_have_count(2)
+    rows.nth(0).get_by_role("checkbox").check()
+    page.locator("select[name=action]").select_option("assign")
+    page.get_by_role("textbox", name="Assignee").fill("bo")
+    page.get_by_role("button", name="Do it").click()
+    expect(rows.filter(has_text="bo")).to_have_count(1)
 
 
 def test_states_that_nobody_chooses_are_found_where_there_are_any(desk: Tab, own: Site) -> None:

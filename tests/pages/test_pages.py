@@ -103,6 +103,22 @@ def test_links_of_the_main_pages_lead_somewhere(site: Site) -> None:
         assert site.http.get(href).status_code == 200, href
 
 
+def test_every_way_of_looking_at_regressions_leads_to_a_list(site: Site) -> None:
+    """All that the page offers: kinds, states, those ignored for a time, the feed, and the same as JSON."""
+    hrefs = Links(site.html("/projects/tinygpt/regressions")).hrefs
+    offered = {href for href in hrefs if "/regressions?" in href or href.endswith(".atom")}
+    assert len(offered) > 12
+    for href in offered:
+        assert site.http.get(href).status_code == 200, href
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.path)
+def test_a_page_leads_to_its_json(site: Site, view: ViewRoute) -> None:
+    path = addresses(site.demo)[view.path]
+    (link,) = [href for href in Links(site.html(path).split("<footer>")[1]).hrefs if href.startswith("/api/")]
+    assert site.http.get(link).status_code == 200
+
+
 def test_the_series_page_names_the_change_and_links_each_point_to_commit_and_run(site: Site) -> None:
     """The slow series reads as a table: the commit of the step, its effect with interval, a link to commit and run."""
     page = site.html("/projects/tinygpt/series/1")

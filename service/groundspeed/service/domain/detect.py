@@ -60,7 +60,9 @@ def detect(series: SeriesData, config: DetectConfig | None = None, state: Detect
 def detect_columns(
     series: SeriesData, new: Columns, config: DetectConfig | None = None, state: DetectorState | None = None
 ) -> Detection:
-    """As ``detect``, from arrays; ``series.points`` then only feed the noise ledger and may be empty."""
+    """As ``detect``, from arrays; ``series.points`` then only feed the noise ledger and may be empty, as may
+    ``new.within``, which feeds it where every point has one process.
+    """
     config = config or DetectConfig()
     state = state or DetectorState()
     settled, effects = state.settled, state.effects
@@ -76,7 +78,8 @@ def detect_columns(
     seen = examine(stretch, series, config)
     changes = settled + tuple(_change(j, stretch, seen, series) for j in with_bounds(seen.judged, stretch.size))
     known = effects + tuple(e for _, e in _effects(stretch, seen))
-    noise = ledger(seen, stretch, series, config.threshold(max(stretch.size + stretch.offset, 1)), state.noise)
+    threshold = config.threshold(max(stretch.size + stretch.offset, 1))
+    noise = ledger(seen, stretch, series, threshold, state.noise, new.within)
     kept = DetectorState(settled, effects, stretch, noise)
     return Detection(changes, _drift(stretch, seen), classify(noise, stretch, series), noise, kept, known)
 

@@ -21,9 +21,17 @@ POWER_Z = 0.8416
 
 
 def ledger(
-    examination: Examination, stretch: Stretch, series: SeriesData, threshold: float, before: NoiseLedger | None
+    examination: Examination,
+    stretch: Stretch,
+    series: SeriesData,
+    threshold: float,
+    before: NoiseLedger | None,
+    within: Floats | None = None,
 ) -> NoiseLedger:
-    """Noise by source, from the open stretch; what only raw points tell is kept from ``before`` when none came."""
+    """Noise by source, from the open stretch; what only raw points tell is kept from ``before`` when none came.
+
+    ``within``: the relative spread inside the one process of each new point, instead of points that say it.
+    """
     found = examination.analysis
     sd = found.sd if found else 0.0
     wander = found.wander if found else sd
@@ -32,6 +40,9 @@ def ledger(
         bool(stretch.many) and any(p.days or p.nodes for p in series.points)
     )
     parts = components(series.points) if told else None
+    if within is not None and within.size:
+        known = within[np.isfinite(within)]
+        parts = (median(known) if known.size else None), None, None
     old = before or NoiseLedger(0.0, 0.0, math.nan, 0.0)
     day = parts[1] if parts else old.between_day
     if day is None and process is not None and sd > 0.0 and stretch.size:

@@ -73,7 +73,8 @@ class Columns:
 
     ``y`` is the median over a point's processes, ``count`` how many processes, ``environment`` small integers
     (equal where the environment is, an index into ``names``), -1 for unknown. ``many`` holds the values of the points
-    that have more than one, by index.
+    that have more than one, by index. ``within`` is the relative spread inside each point's one process, where no
+    points are given that say it.
     """
 
     x: Ints
@@ -83,6 +84,7 @@ class Columns:
     gaps: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     many: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    within: Floats | None = None
 
     @classmethod
     def of(cls, x: Sequence[int], y: Sequence[float]) -> "Columns":

@@ -12,7 +12,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.tables import Benchmark, Request, Result, Revision, Run, Series, SeriesMark
 from groundspeed.service.domain.detect import DetectConfig
-from groundspeed.service.domain.series import MIN_EFFECT, Direction, Kind, Point, SeriesData
+from groundspeed.service.domain.series import MIN_EFFECT, Direction, Point, SeriesData
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import outbox
 
@@ -59,10 +59,17 @@ def load_series(session: Session, series_id: int, revision_ids: Collection[int] 
     settings = latest_config(session, series.project_id)
     revisions: dict[int, int] = {}
     points = _points(session, series, revisions, revision_ids)
+    return series_data(series, suite, settings, points, revisions)
+
+
+def series_data(
+    series: Series, suite: str, settings: Mapping[str, Any], points: tuple[Point, ...], revisions: Mapping[int, int]
+) -> LoadedSeries:
+    """A series with its points, under the project's configuration."""
     data = SeriesData(
         unit=series.unit,
         direction=cast("Direction", series.direction),
-        kind=cast("Kind", series.kind if series.kind in MIN_EFFECT else "ratio"),
+        kind=series.kind if series.kind in MIN_EFFECT else "ratio",
         points=points,
         name=series.metric,
         min_effect=threshold(settings, suite, series.metric, series.kind),

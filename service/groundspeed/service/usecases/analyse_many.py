@@ -1,0 +1,211 @@
+"""Detection over many series of a project in one transaction: what they share is read once, what they need in one go.
+
+A history that was imported has thousands of series. One by one each costs a dozen statements and an object for every
+point; together they cost the arrays that detection works on, and a few statements for all. The answers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+from sqlalchemy import bindparam, delete, select, update
+from sqlmodel import Session, col
+
+from groundspeed.service.db.bulk import insert_rows
+from groundspeed.service.db.identities import core
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import Benchmark, ChangePoint, Result, Revision, Series, SeriesMark, Verdict
+from groundspeed.service.domain.detect import Detection, detect, detect_columns
+from groundspeed.service.domain.series import Columns, Ints
+from groundspeed.service.usecases import foretold, grouping
+from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
+from groundspeed.service.usecases.causes import Remembered
+from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series, series_data
+
+AT_ONCE = 250
+"""Series in one transaction: a few tenths of a second, in which nobody else can write to SQLite."""
+
+_result = core(Result).c
+_RESULTS = select(
+    _result.series_id, _result.revision_id, _result.environment_id, _result.value, _result.spread, _result.run_id
+).where(one_of(_result.series_id, among("ids")), _result.state != "rejected")
+_STORE = update(core(Series)).where(core(Series).c.id == bindparam("series"))
+Rows = tuple[Any, ...]
+"""Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
+_NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
+_DEFAULTS = {"regression_id": None, "pinned": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all series of a project stand on."""
+
+    positions: Mapping[int, int]
+    """Of the commits on the branch."""
+    commits: Mapping[int, int]
+    """The same the other way round."""
+    places: Ints
+    """Position by a commit's id; -1: not on the branch."""
+    config: Mapping[str, Any]
+    suites: Mapping[int, str]
+
+    @classmethod
+    def of(cls, session: Session, project_id: int) -> Frame:
+        where = col(Revision.project_id) == project_id
+        rows = session.execute(select(col(Revision.id), col(Revision.position)).where(where)).tuples().all()
+        positions = {id_: x for id_, x in rows if id_ is not None and x is not None}
+        places = np.full(max((id_ or 0 for id_, _ in rows), default=0) + 1, -1, np.int64)
+        places[list(positions)] = list(positions.values())
+        benchmarks = select(col(Benchmark.id), col(Benchmark.suite)).where(col(Benchmark.project_id) == project_id)
+        suites = {id_: suite for id_, suite in session.execute(benchmarks).tuples() if id_ is not None}
+        commits = {x: id_ for id_, x in positions.items()}
+        return cls(positions, commits, places, latest_config(session, project_id), suites)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Series that are looked at in this transaction, in their order, with the commits that have news."""
+
+    series: tuple[Series, ...]
+    marked: Mapping[int, set[int | None]]
+
+
+def by_project(session: Session, series_ids: Sequence[int]) -> list[list[int]]:
+    """The series that exist, those of a project together, at most AT_ONCE in a list."""
+    query = select(col(Series.id), col(Series.project_id)).where(one_of(col(Series.id), among("ids")))
+    project = dict(session.execute(query, {"ids": list(series_ids)}).tuples().all())
+    sorted_ = sorted((one for one in series_ids if one in project), key=lambda one: project[one])
+    lists = [list(group) for _, group in groupby(sorted_, key=lambda one: project[one])]
+    return [one[start : start + AT_ONCE] for one in lists for start in range(0, len(one), AT_ONCE)]
+
+
+def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> Taken:
+    """Hold these series of one project and take their marks away."""
+    query = held(select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
+    found = {series.id: series for series in session.scalars(query, {"ids": list(series_ids)})}
+    marks = delete(SeriesMark).where(one_of(col(SeriesMark.series_id), among("ids")))
+    marked: dict[int, set[int | None]] = {}
+    # First the marks, then the results: a mark that is seen here has its results committed.
+    returned = marks.returning(col(SeriesMark.series_id), col(SeriesMark.revision_id))
+    for series_id, revision in session.execute(returned, {"ids": list(series_ids)}).tuples():
+        marked.setdefault(series_id, set()).add(revision)
+    wanted = [found[one] for one in series_ids if one in found and (one in marked or not only_marked)]
+    return Taken(tuple(wanted), marked)
+
+
+def analyse(session: Session, wanted: Sequence[Series], now: datetime) -> None:
+    """Detect and store, for series of one project whose every point is to be looked at."""
+    if not wanted:
+        return
+    project_id = wanted[0].project_id
+    frame = Frame.of(session, project_id)
+    ids = [series.id or 0 for series in wanted]
+    seen = [(series, *_detected(session, frame, series, rows)) for series, rows in _with_rows(session, wanted)]
+    known = _known_rows(session, ids)
+    judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
+    announced = set(session.scalars(judged, {"ids": ids}))
+    changed = []
+    for series, loaded, detection in seen:
+        found = detection.change_points
+        told = foretold.announced(session, project_id, series.id or 0, found) if series.id in announced else {}
+        before = Stored(known.get(series.id or 0, ()), frame.positions, told, frame.commits)
+        changed.append(changes(loaded, found, before, now))
+    session.flush()
+    made = _made(session, [values for one in changed for values in one.new])
+    session.connection().execute(
+        _STORE, [{"series": series.id, **ledger(loaded, detection, now)} for series, loaded, detection in seen]
+    )
+    causes = Remembered(session, project_id, frame.positions)
+    for (series, _, _), one in zip(seen, changed, strict=True):
+        rows = [*one.changed, *(next(made) for _ in one.new), *one.gone]
+        if series.gate:
+            grouping.regroup(session, project_id, rows, now, causes)
+            foretold.accept(session, rows, now)
+            foretold.reopen(session, rows, now)
+    causes.finish()
+    points = (change for series, _, detection in seen if series.gate for change in detection.change_points)
+    if any(change.provisional or change.unmeasured for change in points):
+        ask_for_more(session, project_id)
+
+
+def _made(session: Session, new: Sequence[Mapping[str, Any]]) -> Iterator[ChangePoint]:
+    """The new rows, in their order: written at once and read again, which takes a quarter of making objects first."""
+    ids: list[int] = []
+    if new:
+        names = tuple(new[0])
+        rows = [tuple(values[name] for name in names) for values in new]
+        extra = tuple(name for name in _DEFAULTS if name not in names)
+        rows = [(*row, *(_DEFAULTS[name] for name in extra)) for row in rows]
+        ids = sorted(row[0] for row in insert_rows(session, ChangePoint, (*names, *extra), rows, returning=("id",)))
+    query = select(ChangePoint).where(one_of(col(ChangePoint.id), among("ids")))
+    found = {row.id: row for row in session.scalars(query, {"ids": ids})}
+    yield from (found[one] for one in ids)
+
+
+def _with_rows(session: Session, wanted: Sequence[Series]) -> list[tuple[Series, Rows]]:
+    """Each series with its results."""
+    result = session.connection().execute(_RESULTS, {"ids": [series.id or 0 for series in wanted]})
+    rows = result.cursor.fetchall()  # a million of them: as the driver gives them
+    result.close()
+    if not rows:
+        return [(series, _NONE) for series in wanted]
+    columns = tuple(np.array(column) for column in zip(*rows, strict=True))
+    if (columns[0][1:] < columns[0][:-1]).any():  # the engine would sort whole rows, and has them in order mostly
+        order = np.argsort(columns[0], kind="stable")
+        columns = tuple(column[order] for column in columns)
+    ids = columns[0]
+    starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
+    found = {int(ids[a]): tuple(column[a:b] for column in columns[1:]) for a, b in pairwise(starts)}
+    return [(series, found.get(series.id or 0, _NONE)) for series in wanted]
+
+
+def _known_rows(session: Session, ids: Sequence[int]) -> dict[int, list[ChangePoint]]:
+    query = select(ChangePoint).where(one_of(col(ChangePoint.series_id), among("ids"))).order_by(col(ChangePoint.id))
+    known: dict[int, list[ChangePoint]] = {}
+    for row in session.scalars(query, {"ids": list(ids)}):
+        known.setdefault(row.series_id, []).append(row)
+    return known
+
+
+def _detected(session: Session, frame: Frame, series: Series, rows: Rows) -> tuple[LoadedSeries, Detection]:
+    columns = _columns(frame, rows)
+    if columns is None:
+        loaded = load_series(session, series.id or 0)
+        return loaded, detect(loaded.data, loaded.config)
+    loaded = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
+    return loaded, detect_columns(loaded.data, columns, loaded.config)
+
+
+def _columns(frame: Frame, rows: Rows) -> Columns | None:
+    """The points of a series that was measured once at every commit in each environment; None for any other, whose
+    points have to be put together one by one.
+    """
+    revision, environment, value, spread, run = rows
+    x = frame.places[revision]
+    order = np.lexsort((run, x))
+    order = order[x[order] >= 0]
+    x, y = x[order], value[order].astype(np.float64)
+    if not x.size:
+        return Columns.of((), ())
+    known, first, codes = np.unique(environment[order], return_index=True, return_inverse=True)
+    arrived = np.argsort(first)  # environments are numbered as they come
+    env = np.argsort(arrived)[codes]
+    if not np.isfinite(y).all() or _several(x, env):
+        return None
+    size = np.abs(y)
+    within = np.divide(spread[order], size, out=np.zeros_like(y), where=size > 0.0)
+    names = tuple(map(str, known[arrived].tolist()))
+    return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
+
+
+def _several(x: Ints, env: Ints) -> bool:
+    """Whether some commit was measured more than once in one environment; x is in order."""
+    if not (x[1:] == x[:-1]).any():
+        return False
+    return len(set(zip(x.tolist(), env.tolist(), strict=True))) < x.size

@@ -258,6 +258,62 @@ def test_llm_serving_of_the_newest_servers() -> None:
     assert names >= {"mean_e2e_latency", "p95_itl", "max_itl", "last_gen_throughput", "total_latency"}
 
 
+def test_what_loadgen_and_serving_benchmarks_print_for_people() -> None:
+    """A summary of LoadGen, and the block of benchmark_serving with the line of its arguments before it."""
+    summary = """================================================
+MLPerf Results Summary
+================================================
+SUT name : PySUT
+Scenario : Offline
+Mode     : PerformanceOnly
+Samples per second: 12.5
+Result is : INVALID
+  Min duration satisfied : NO
+99.00 percentile latency (ns)   : 2000000
+Test Parameters Used
+samples_per_query : 24576
+"""
+    records = read(summary, "mlperf")
+    assert {(r.benchmark, r.metric.name, r.value, r.outcome) for r in records} == {
+        ("PySUT", "samples_per_second", 12.5, "wrong"), ("PySUT", "99.00_percentile_latency", 0.002, "wrong"),
+    }  # fmt: skip
+    printed = """Namespace(backend='vllm', model='m/x', num_prompts=32, request_rate=inf, tokenizer=None)
+============ Serving Benchmark Result ============
+Successful requests:                     30
+Total input tokens:                      65536
+Output token throughput (tok/s):         1,434.40
+---------------Time to First Token----------------
+Mean TTFT (ms):                          7279.5
+Mean E2E Latency (ms):                   70.0
+==================================================
+"""
+    records = read(printed + printed.replace("30", "32").partition("\n")[2], "llm-serving")
+    assert [(r.metric.name, r.value) for r in records[:4]] == [
+        ("completed", 30), ("output_throughput", 1434.4), ("mean_ttft", pytest.approx(7.2795)), ("mean_e2el", pytest.approx(0.07)),
+    ]  # fmt: skip
+    assert (len(records), records[0].reason, records[4].reason) == (8, "30 of 32 requests completed", "")
+    assert records[0].params == {"backend": "vllm", "model": "m/x", "num_prompts": 32, "request_rate": "unlimited"}
+    _, skipped = everything(printed + "============ Serving Benchmark Result ============\nSuccessful requests: 3\n")
+    assert skipped == ["is a block without an end"]
+
+
+def test_hud_records_whose_names_hold_their_units() -> None:
+    """vLLM's records for the HUD."""
+
+    def record(name: str) -> dict[str, Any]:
+        return {
+            "benchmark": {"name": "vLLM"},
+            "model": {"name": "m"},
+            "metric": {"name": name, "benchmark_values": [50.0]},
+            "head_sha": SHA,
+        }
+
+    records = read([record("median_ttft_ms"), record("tokens_per_second"), record("memory(MB)")], "pytorch-hud")
+    assert [(r.metric.name, r.metric.unit, r.metric.direction, r.value) for r in records] == [
+        ("median_ttft", "s", -1, 0.05), ("tokens_per_second", "1/s", 1, 50.0), ("memory", "B", -1, 50e6),
+    ]  # fmt: skip
+
+
 def test_github_action_ranges_of_every_tool() -> None:
     """A range in percent is of the value; the direction follows the tool where the unit does not say it."""
 

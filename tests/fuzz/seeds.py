@@ -101,7 +101,9 @@ MORE: dict[str, tuple[Any, ...]] = {
     "criterion": ("a/long/name\n      time:   [2.0 ms 2.5 ms 3.0 ms]\n",),
     "google-benchmark": ({"context": {}, "benchmarks": [{"name": f"BM_a{tail}", "real_time": 1.0, "cpu_time": 1.0} for tail in ("", "_mean", "_stddev", "_BigO")]},),
     "github-action-benchmark": ([{"name": "b", "value": 1.5, "unit": "ms", "range": "± 5%"}],),
-    "llm-serving": ({"avg_latency": 0.5, "latencies": [0.4, 0.6], "percentiles": {"50": 0.5}}, {"elapsed_time": 2.0, "num_requests": 4, "requests_per_second": 2.0}),
+    "mlperf": ("MLPerf Results Summary\nSUT name : P\nSamples per second: 12.5\nResult is : VALID\n99.00 percentile latency (ns) : 5\n",),
+    "pytorch-hud": ([{"benchmark": {"name": "b"}, "model": {}, "metric": {"name": "p50_ms", "benchmark_values": [1]}}],),
+    "llm-serving": ("Namespace(backend='vllm', num_prompts=32, request_rate=inf)\n== Serving Benchmark Result ==\nMean TTFT (ms): 7.5\n====\n", {"avg_latency": 0.5, "latencies": [0.4, 0.6], "percentiles": {"50": 0.5}}, {"elapsed_time": 2.0, "num_requests": 4, "requests_per_second": 2.0}),
 }  # fmt: skip
 """Further forms of the same format."""
 

@@ -1,4 +1,4 @@
-"""vLLM and SGLang benchmark JSON: serving (one object or one a line), and vLLM's offline throughput and latency."""
+"""vLLM and SGLang benchmarks: JSON of serving, offline throughput and latency, and what serving prints for people."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from groundspeed.service.formats.records import (
     Scalar,
     Skipped,
     finite,
+    number_of,
     spread_of,
 )
 from groundspeed.service.formats.source import Document, dict_of, list_of, loads, text_of
@@ -58,17 +59,72 @@ def sniff(head: str) -> bool:
     )
     latency = '"avg_latency"' in head and '"percentiles"' in head
     one_batch = '"prefill_latency"' in head and '"overall_throughput"' in head
-    return latency or one_batch or any(key in head for key in keys)
+    return latency or one_batch or _TITLE in head or any(key in head for key in keys)
 
 
 def parse(document: Document) -> Iterator[Item]:
     text = document.text()
+    if not text.lstrip().startswith(("{", "[")):
+        yield from _printed(document)
+        return
     for line, entry in _objects(document, text):
         where = document.where(line)
         if not isinstance(entry, dict):
             yield Skipped("is no JSON object", where)
             continue
         yield from _run(document, entry, where)
+
+
+_TITLE = "Serving Benchmark Result"
+_PRINTED = re.compile(r"^(\w[\w .]*?)(?: \((?:s|ms|req/s|tok/s)\))?:\s+(\S+)\s*$")
+_OPTION = re.compile(r"\b(\w+)=(?:'([^']*)'|([-\w.+]+))")
+_PRINTED_KEYS = {
+    "successful requests": "completed", "benchmark duration": "duration", "request throughput": "request_throughput",
+    "request goodput": "request_goodput", "input token throughput": "input_throughput",
+    "output token throughput": "output_throughput", "total token throughput": "total_token_throughput",
+    "traffic request rate": "request_rate", "max request concurrency": "max_concurrency",
+    "maximum request concurrency": "max_concurrency", "backend": "backend", "concurrency": "concurrency",
+}  # fmt: skip
+
+
+def _printed(document: Document) -> Iterator[Item]:
+    """The block that benchmark_serving prints; options come from the line of its arguments, when that is there."""
+    options: dict[str, Any] = {}
+    block: dict[str, Any] | None = None
+    start, found = 0, False
+    for number, raw in document.lines():
+        line = raw.lstrip("# ").strip()
+        if "Namespace(" in line:
+            told = {m[1]: m[2] if m[2] is not None else _plain(m[3]) for m in _OPTION.finditer(line)}
+            options = {key: value for key, value in told.items() if key in _PARAMS}
+        elif _TITLE in line:
+            block, start = {}, number
+        elif block is not None and line and not line.strip("="):
+            found = True
+            yield from _run(document, {**options, **block}, document.where(start))
+            block = None
+        elif match := _PRINTED.match(line):
+            key = (
+                _PRINTED_KEYS.get(match[1].lower())
+                or match[1].lower().replace("e2e latency", "e2el").replace(" ", "_") + "_ms"
+            )
+            if block is not None and (value := number_of(match[2])) is not None:
+                block[key] = value
+            elif key in _PARAMS:
+                options[key] = _plain(match[2])
+    if block is not None:
+        yield Skipped("is a block without an end", document.where(start))
+    if not found:
+        document.refuse("has no result of a serving benchmark.", start or 1)
+
+
+def _plain(text: str) -> bool | int | float | str | None:
+    if text in {"None", "True", "False"}:
+        return {"None": None, "True": True, "False": False}[text]
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    number = number_of(text)
+    return math.inf if text == "inf" else text if number is None else number
 
 
 def _objects(document: Document, text: str) -> Iterator[tuple[int, Any]]:

@@ -22,6 +22,7 @@ from groundspeed.service.formats.records import (
     Scalar,
     Skipped,
     finite,
+    number_of,
     spread_of,
 )
 from groundspeed.service.formats.source import Document, dict_of, text_of
@@ -53,11 +54,19 @@ class _Log:
 
 
 def sniff(head: str) -> bool:
-    return ":::MLLOG" in head or bool(re.search(r"^.{0,200}:::MLPv?\d", head, re.MULTILINE)) or ":::SYSJSON" in head
+    return (
+        _SUMMARY in head
+        or ":::MLLOG" in head
+        or bool(re.search(r"^.{0,200}:::MLPv?\d", head, re.MULTILINE))
+        or ":::SYSJSON" in head
+    )
 
 
 def parse(document: Document) -> Iterator[Item]:
     log, number = _Log(), 0
+    if _SUMMARY in document.head():
+        yield from _summary(document)
+        return
     for number, line in document.lines():
         if match := _LINE.search(line):
             try:
@@ -74,6 +83,34 @@ def parse(document: Document) -> Iterator[Item]:
     if not log.lines:
         document.refuse("has no :::MLLOG lines.", 1)
     yield from _results(document, log, number)
+
+
+_SUMMARY = "MLPerf Results Summary"
+_SUMMARY_LINE = re.compile(r"^\s*([A-Za-z0-9][^:]*?)\s*:\s*(\S.*?)\s*$")
+
+
+def _summary(document: Document) -> Iterator[Item]:
+    """LoadGen's mlperf_log_summary.txt: what mlperf_log_detail.txt says, for people."""
+    log, last = _Log(), 1
+    for number, line in document.lines():
+        match = _SUMMARY_LINE.match(line)
+        if match is None:
+            if log.results and line.startswith("Test Parameters Used"):
+                break
+            continue
+        last, name, text = number, re.sub(r"[\s/]+", "_", match[1].lower()), match[2]
+        if name == "sut_name":
+            log.values["submission_benchmark"] = text
+        elif name == "scenario":
+            log.values["effective_scenario"] = text
+        elif name == "result_is":
+            log.results["validity"] = text
+        elif (value := number_of(text)) is not None:
+            log.results[re.sub(r"_\(ns\)$", "_ns", name)] = value
+    if not log.results:
+        document.refuse("is a summary of LoadGen without results.", last)
+    name = text_of(log.values.get("submission_benchmark")) or document.path.name
+    yield from _inference(_origin(log), name, {}, log, document.where(last))
 
 
 def _old_event(match: re.Match[str]) -> dict[str, Any]:
@@ -159,7 +196,7 @@ def _inference(origin: Origin, name: str, params: dict[str, Scalar], log: _Log, 
                 Metric(key.removesuffix("_ns"), "s", -1, "time", "wall", gate=key.startswith(("90", "99", "mean"))),
                 1e-9,
             )
-        elif "per_second" in key or key.endswith("qps"):
+        elif "per_sec" in key or key.endswith("qps"):
             metric, factor = Metric(key, "1/s", 1, "rate", "wall"), 1.0
         else:
             metric, factor = Metric(key, "1", 0, "counter", gate=False), 1.0

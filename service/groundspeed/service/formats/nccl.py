@@ -294,10 +294,9 @@ def _cells(where: Where, table: _Table, params: dict[str, Scalar], cells: dict[s
 def _common(table: _Table) -> dict[str, Scalar]:
     params: dict[str, Scalar] = {}
     if table.ranks:
-        own = table.threads * table.gpus
         params |= {
-            # a line for each rank; where there is one line for a process, each has its threads and GPUs
-            "ranks": table.ranks if table.ranks >= own else table.ranks * own,
+            # a line for each rank, whatever process and thread has it; one line alone may stand for a process
+            "ranks": table.ranks if table.ranks > 1 else table.threads * table.gpus,
             "nodes": len(table.hosts),
         }
     return params

@@ -25,6 +25,8 @@ from groundspeed.service.formats.units import metric as metric_of
 from groundspeed.service.formats.units import parse_unit
 
 NAME = "pytorch-hud"
+_SUFFIX = re.compile(r"_(ms|us|ns|per_second|per_sec|tokens_per_s|requests_per_s)$")
+_WORDS = {"per_second": "1/s", "per_sec": "1/s", "tokens_per_s": "tokens/s", "requests_per_s": "requests/s"}
 _UNIT = re.compile(r"^(.*?)\s*\(([^()]+)\)$")
 
 
@@ -112,6 +114,9 @@ def _metric(name: str) -> tuple[Any, float]:
         unit = parse_unit(match[2])
         if unit.kind != "counter":
             return metric_of(match[1], unit), unit.factor
+    if (match := _SUFFIX.search(name)) and name != match[0]:
+        unit = parse_unit(_WORDS.get(match[1], match[1]))
+        return metric_of(name[: match.start()] if unit.kind == "time" else name, unit), unit.factor
     if "instruction_count" in name:
         return metric_of(name, parse_unit("1"), direction=-1), 1.0
     return metric_for(name)[0], metric_for(name)[1]

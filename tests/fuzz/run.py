@@ -39,6 +39,7 @@ def _alarm(_signal: int, _frame: Any) -> None:
 def one(name: str, seconds: float, start: int, results: Any) -> None:
     """Fuzz one target until its time is over or it fails."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, _alarm)
     rng, count, end = random.Random(start), 0, time.process_time() + seconds
     target, slowest = targets.TARGETS[name], 0.0
@@ -77,13 +78,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and the daemons end with it
     results: Any = multiprocessing.Queue()
     waiting, running, bad = list(options.only), {}, 0
     while waiting or running:
         while waiting and len(running) < options.jobs:
             name = waiting.pop(0)
             seconds = options.hand_written if name in targets.HAND_WRITTEN else options.seconds
-            running[name] = multiprocessing.Process(target=one, args=(name, seconds, options.seed, results))
+            arguments = (name, seconds, options.seed, results)
+            running[name] = multiprocessing.Process(target=one, args=arguments, daemon=True)
             running[name].start()
         time.sleep(0.2)
         for name, process in list(running.items()):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.campaign_tables import Campaign, CampaignNode
@@ -18,6 +18,7 @@ from groundspeed.service.usecases.campaigns import select as choice
 STAGE = {"baseline": "before", "measuring": "after", "again": "again"}
 """Side of the comparison by the state that measures it."""
 _OPEN = ("queued", "running")
+_AT_ONCE = 500
 
 
 def start(session: Session, campaign: Campaign, part: CampaignNode, node: Node, side: str, now: datetime) -> None:
@@ -40,17 +41,31 @@ def start(session: Session, campaign: Campaign, part: CampaignNode, node: Node, 
     part.jobs = {**part.jobs, side: ids}
 
 
-def measured(session: Session, ids: Sequence[int]) -> tuple[Measured, str]:
-    """How far a side's jobs have come, and why they brought nothing."""
-    if not ids:
-        return "no", ""
-    jobs = session.scalars(select(Job).where(col(Job.id).in_(ids))).all()
-    if any(job.state in _OPEN for job in jobs):
-        return "running", ""
-    good = select(func.count()).where(col(Run.job_id).in_(ids), col(Run.outcome) == "ok")
-    if session.execute(good).scalar_one():
-        return "done", ""
-    return "failed", next((job.error for job in jobs if job.error), "") or _outcome(session, ids)
+def measured(session: Session, wanted: Mapping[int, Sequence[int]]) -> dict[int, tuple[Measured, str]]:
+    """By part, from its jobs: how far a side has come, and why it brought nothing."""
+    ids = sorted({job for jobs in wanted.values() for job in jobs})
+    open_, errors, good = set(), {}, set()
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        query = select(col(Job.id), col(Job.state), col(Job.error)).where(col(Job.id).in_(some))
+        for id_, state, error in session.execute(query).tuples():
+            errors[id_] = error
+            if state in _OPEN:
+                open_.add(id_)
+        done = [id_ for id_ in some if id_ not in open_]
+        ran = select(col(Run.job_id)).where(col(Run.job_id).in_(done), col(Run.outcome) == "ok").distinct()
+        good |= set(session.scalars(ran))
+    found: dict[int, tuple[Measured, str]] = {}
+    for part, jobs in wanted.items():
+        if not jobs:
+            found[part] = ("no", "")
+        elif not open_.isdisjoint(jobs):
+            found[part] = ("running", "")
+        elif not good.isdisjoint(jobs):
+            found[part] = ("done", "")
+        else:
+            found[part] = ("failed", next((e for job in jobs if (e := errors.get(job))), "") or _outcome(session, jobs))
+    return found
 
 
 def _outcome(session: Session, ids: Sequence[int]) -> str:

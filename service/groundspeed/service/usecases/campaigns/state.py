@@ -13,7 +13,7 @@ from groundspeed.service.db.campaign_tables import Campaign, CampaignNode
 from groundspeed.service.db.tables import Attempt, Environment, Node
 from groundspeed.service.domain import environments as e
 from groundspeed.service.domain.campaigns.machine import Environment as Standing
-from groundspeed.service.domain.campaigns.machine import NodeView, Rules
+from groundspeed.service.domain.campaigns.machine import Measured, NodeView, Rules
 from groundspeed.service.usecases import differences
 from groundspeed.service.usecases.campaigns import sides
 from groundspeed.service.usecases.locking import held
@@ -97,15 +97,23 @@ def side_effects(
 
 def views(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> list[NodeView]:
     busy = _busy(session, [part.node_id for part in loaded.parts])
-    return [_view(session, loaded, part, part.node_id in busy, now, silent_s) for part in loaded.parts]
+    asked = {
+        part.id or 0: part.jobs.get(sides.STAGE[part.state], []) for part in loaded.parts if part.state in sides.STAGE
+    }
+    measured = sides.measured(session, asked)
+    return [
+        _view(loaded, part, part.node_id in busy, measured.get(part.id or 0, ("no", "")), now, silent_s)
+        for part in loaded.parts
+    ]
 
 
-def _view(session: Session, loaded: Loaded, part: CampaignNode, busy: bool, now: datetime, silent_s: float) -> NodeView:
+def _view(
+    loaded: Loaded, part: CampaignNode, busy: bool, how_far: tuple[Measured, str], now: datetime, silent_s: float
+) -> NodeView:
     node = loaded.node(part)
     here = loaded.facets.get(node.environment_id or 0, ())
     before = loaded.facets.get(part.before_environment_id or 0, here)
-    stage = sides.STAGE.get(part.state)
-    measured, why = sides.measured(session, part.jobs.get(stage, [])) if stage else ("no", "")
+    measured, why = how_far
     hygiene = node.state_reason if node.state_reason.startswith(_HYGIENE) and node.state == "quarantined" else ""
     out = node.state != "active" and not hygiene and not node.state_reason.startswith(MARK)
     return NodeView(

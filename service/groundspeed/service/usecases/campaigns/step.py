@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 
 from sqlalchemy import select
 from sqlmodel import Session, col
@@ -21,6 +22,8 @@ from groundspeed.service.usecases.locking import held
 HOOK = "groundspeed.control.campaign_hook"
 _UNDER_WAY = ("running", "held")
 _ROLLBACK = frozenset({"reverting", "again"})
+MOST_MOVES = 50
+"""Nodes that go on in one transaction: so long others wait."""
 Version = tuple[object, ...]
 
 
@@ -42,7 +45,12 @@ def step(database: Database, campaign_id: int, now: datetime, silent_s: float) -
     """
     if not _something(database, campaign_id, now, silent_s):
         return 0
-    moved, version = _move(database, campaign_id, now, silent_s)
+    moved = 0
+    while True:
+        more, version = _move(database, campaign_id, now, silent_s)
+        moved += more
+        if version or more < MOST_MOVES:
+            break
     judged = report.judge(database, campaign_id, now) if version else None
     return moved if judged is None else moved + _save(database, campaign_id, judged, version, now, silent_s)
 
@@ -134,7 +142,7 @@ def _moves(loaded: Loaded, seen: list[NodeView]) -> Iterator[tuple[CampaignNode,
 
 
 def _nodes(session: Session, loaded: Loaded, seen: list[NodeView], now: datetime) -> int:
-    moves = list(_moves(loaded, seen))
+    moves = list(islice(_moves(loaded, seen), MOST_MOVES))
     for part, move in moves:
         _apply(session, loaded, part, move, now)
     if moves:

@@ -6,8 +6,12 @@ import type { Layout, Line } from "./layout";
 import type { Graph } from "./model";
 import type { State } from "./state";
 
-/** Of a line with more points than this only the line is drawn. */
-export const DENSE = 1500;
+/** Of a line with more points than this only the line is drawn, and of all lines where they have twice as many. */
+const DENSE = 1500;
+
+export function dense(layout: Layout, line: Line): boolean {
+  return line.x.length > DENSE || layout.lines.reduce((sum, { x }) => sum + x.length, 0) > 2 * DENSE;
+}
 
 export interface Cloud { x: number[]; y: number[]; used: boolean[] }
 
@@ -48,7 +52,7 @@ export function over(u: uPlot, graph: Graph, layout: Layout, state: State, cloud
       const y = u.valToPos(segment.level / line.base, "y", true);
       stroke(ctx, u.valToPos(a, "x", true), y, u.valToPos(b, "x", true), y);
     }
-    hollow(u, ctx, line);
+    if (!dense(layout, line)) hollow(u, ctx, line);
     failures(u, ctx, layout, line);
   }
   ctx.restore();
@@ -68,9 +72,33 @@ function shown(layout: Layout, state: State): Line[] {
   return layout.lines.filter((line) => !state.hidden.includes(line.series.series.id));
 }
 
+const known = new WeakMap<string[], Map<string, number>>();
+
+/** x of a commit. Asked for each change in each frame, so that a search would cost more than the drawing. */
 function at(graph: Graph, layout: Layout, sha: string): number | null {
-  const i = graph.revisions.sha.indexOf(sha);
-  return i < 0 ? null : layout.xOf(i);
+  const { sha: shas } = graph.revisions;
+  let places = known.get(shas);
+  if (!places) known.set(shas, (places = new Map(shas.map((one, i) => [one, i]))));
+  const i = places.get(sha);
+  return i === undefined ? null : layout.xOf(i);
+}
+
+/** First point in view and the one after the last, with a neighbour on either side. */
+function inView(u: uPlot, x: number[]): [number, number] {
+  const { min, max } = u.scales["x"] ?? {};
+  if (min == null || max == null) return [0, x.length];
+  return [Math.max(0, before(x, min) - 1), Math.min(x.length, before(x, max) + 1)];
+}
+
+/** How many of ascending numbers are smaller. */
+function before(x: number[], at: number): number {
+  let low = 0, high = x.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((x[middle] ?? 0) < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function clip(u: uPlot): CanvasRenderingContext2D {
@@ -90,17 +118,12 @@ function stroke(ctx: CanvasRenderingContext2D, x1: number, y1: number, x2: numbe
 }
 
 function band(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
-  const path = new Path2D();
-  let started = false;
-  line.x.forEach((x, i) => {
+  const path = new Path2D(), [first, after] = inView(u, line.x);
+  for (let i = first; i < after; i++) {
     const y = line.high[i];
-    if (y == null) return;
-    const px = u.valToPos(x, "x", true), py = u.valToPos(y, "y", true);
-    if (started) path.lineTo(px, py);
-    else path.moveTo(px, py);
-    started = true;
-  });
-  for (let i = line.x.length - 1; i >= 0; i--) {
+    if (y != null) path.lineTo(u.valToPos(line.x[i] ?? 0, "x", true), u.valToPos(y, "y", true));
+  }
+  for (let i = after - 1; i >= first; i--) {
     const y = line.low[i];
     if (y != null) path.lineTo(u.valToPos(line.x[i] ?? 0, "x", true), u.valToPos(y, "y", true));
   }
@@ -135,7 +158,6 @@ function gaps(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
 
 /** Points whose conditions were doubtful are hollow, while points are drawn at all. */
 function hollow(u: uPlot, ctx: CanvasRenderingContext2D, line: Line): void {
-  if (line.x.length > DENSE) return;
   const ratio = devicePixelRatio || 1, paper = cssColour("--paper");
   line.series.points.state.forEach((state, i) => {
     const y = line.y[i];

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { cssColour } from "./dom";
 import { day, digits, percent, scaleOf } from "./format";
 import type { Layout, Line } from "./layout";
-import { colour, DENSE } from "./marks";
+import { colour, dense } from "./marks";
 import type { Graph } from "./model";
 import type { State } from "./state";
 
@@ -35,7 +35,7 @@ export function make(graph: Graph, layout: Layout, state: State, host: HTMLEleme
       { ...axis, values: (u, splits) => splits.map((x) => (cut(u, x) ? "" : xLabel(graph, state, x))), space: 90 },
       { ...axis, ...(state.log ? { splits: (_u: uPlot, _axis: number, min: number, max: number) => logSplits(min, max), filter: (_u: uPlot, splits: number[]) => splits } : {}), values: (_u, splits) => splits.map((y) => (y === null ? "" : yLabel(layout, splits, y))), size: 62, label: unitLabel(layout), labelSize: 16, labelFont: "11px system-ui, sans-serif", labelGap: 0 },
     ],
-    series: [{}, ...layout.lines.map((line) => lineOptions(line, state))],
+    series: [{}, ...layout.lines.map((line) => lineOptions(line, state, dense(layout, line)))],
     cursor: {
       drag: { x: true, y: true, uni: BOX_PIXELS, setScale: false },
       points: { show: false },
@@ -116,8 +116,7 @@ function broken(line: Line): [number[], (number | null)[]] {
   return [x, y];
 }
 
-function lineOptions(line: Line, state: State): uPlot.Series {
-  const many = line.x.length > DENSE;
+function lineOptions(line: Line, state: State, many: boolean): uPlot.Series {
   return {
     label: line.series.series.metric,
     show: !state.hidden.includes(line.series.series.id),

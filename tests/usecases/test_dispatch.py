@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from fleet import Fleet, fleet
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import Job
 from groundspeed.service.usecases import outlook, planning, requests
 from repositories import CONFIG
 
@@ -45,13 +47,19 @@ def test_urgency_goes_before_fairness(world: Fleet, tmp_path: Path) -> None:
 
 
 def test_a_node_looks_past_what_it_cannot_run(world: Fleet, tmp_path: Path) -> None:
-    """Forty jobs for another kind of node stand before the one that fits."""
+    """Forty jobs for another kind of node stand before the one that fits; also where nobody has named their kinds."""
     needy = fleet(world.db, tmp_path, 40, CONFIG.replace('"toy"', '"needy"') + 'requires = { rack = "b" }\n', "needy")
     needy.add(watch=False)
     needy.measure("HEAD~39..HEAD", priority=5)
     world.measure("HEAD~1..HEAD")
     world.node()
     assert got(world, "n1") == "toy"
+    with world.db.transaction() as session:
+        session.execute(update(Job).values(needs=""))
+    world.node("n2")
+    world.node("b", labels={"rack": "b"})
+    assert got(world, "n2") == "Nothing waits that this node can run."
+    assert got(world, "b") == "needy"
 
 
 def test_a_newer_request_about_the_same_supersedes_the_older(world: Fleet) -> None:

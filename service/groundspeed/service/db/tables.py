@@ -29,6 +29,7 @@ from groundspeed.service.db.work_tables import (
     Outbox,
     Request,
     ScheduleFire,
+    needs_of,
 )
 
 __all__ = [
@@ -60,4 +61,5 @@ __all__ = [
     "Series",
     "SeriesMark",
     "Verdict",
+    "needs_of",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, UniqueConstraint, literal_column, text
+from sqlalchemy import BigInteger, Column, Index, UniqueConstraint, event, literal_column, text
 from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.columns import big_id, json_column, time_column, time_or_none
@@ -40,7 +42,7 @@ class Job(SQLModel, table=True):
 
     __table_args__ = (
         UniqueConstraint("request_id", "key"),
-        Index("ix_job_queue", "state", "priority", "project_id", "id"),
+        Index("ix_job_queue", "state", "priority", "project_id", "needs", "id"),
         Index("ix_job_request", "request_id", "state"),
     )
     id: int | None = Field(default=None, primary_key=True)
@@ -52,6 +54,8 @@ class Job(SQLModel, table=True):
     state: str = "queued"  # queued, running, done, failed, cancelled, poison
     priority: int = 50
     requirements: dict[str, Any] = json_column()
+    needs: str = Field(default="", max_length=16)
+    """What :func:`needs_of` says of ``requirements``: equal where they are; empty where nobody worked it out."""
     spec: dict[str, Any] = json_column()
     """A wire JobSpec without sides, done and job_id."""
     trust: str = "trusted"
@@ -63,6 +67,17 @@ class Job(SQLModel, table=True):
     """When the broker was last told."""
     created_at: datetime = time_column()
     finished_at: datetime | None = time_or_none()
+
+
+def needs_of(requirements: dict[str, Any]) -> str:
+    """A short name of what is required, so that the queue can be read by kinds of jobs, however many wait."""
+    text = json.dumps(requirements, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@event.listens_for(Job, "before_insert")
+def _name_needs(_mapper: Any, _connection: Any, job: Job) -> None:
+    job.needs = needs_of(job.requirements)
 
 
 class JobSide(SQLModel, table=True):

@@ -80,8 +80,6 @@ class _Round:
     """Another transaction was faster."""
     held: set[int] = field(default_factory=set)
     """The jobs that it had."""
-    started: set[int] = field(default_factory=set)
-    """Requests that run now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +158,7 @@ def _round(
             queue.take(picked)
             chosen[picked.id] = (one, picked)
         if chosen:
-            _give(session, chosen, members, found, database, now, policy)
-    for request in found.started:
-        database.recent.put(("started", request), True)
+            _give(session, chosen, members, found, now, policy)
     for place, reply in found.replies.items():
         if reply.attempt_id is not None:
             database.recent.put(("owner", reply.attempt_id), asks[place].message.node)
@@ -289,7 +285,6 @@ def _give(
     chosen: Mapping[int, tuple[_Asking, Candidate]],
     members: Sequence[Node],
     found: _Round,
-    database: Database,
     now: datetime,
     policy: Policy,
 ) -> None:
@@ -304,11 +299,7 @@ def _give(
                 found.replies[one.place] = v1.ClaimReply(reason=_state_of(session, job_id))
     if not taken:
         return
-    new = {job.request_id for job in taken.values()} - {
-        request for job in taken.values() if database.recent.get(("started", request := job.request_id))
-    }
-    jobs.started(session, new)
-    found.started |= new
+    jobs.started(session, {job.request_id for job in taken.values()})
     specs, last = job_specs(session, {job_id: job.spec for job_id, job in taken.items()})
     rows: list[tuple[Any, ...]] = []
     for job_id in taken:

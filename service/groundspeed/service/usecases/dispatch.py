@@ -1,77 +1,94 @@
-"""Which waiting job a node gets next: the most urgent first, and among equals the project that has least running."""
+"""Which waiting job a node gets next: the most urgent first, and among equals the project that has least running.
+
+The queue is read by *kinds*: jobs of one project at one level of urgency that require the same. Whether a node fits is
+asked once a kind, so that ten thousand jobs for other nodes stand in nobody's way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import merge
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, Integer, Text, and_, bindparam, func, or_, select, text
 from sqlmodel import Session, col
 
 from groundspeed.service.db.tables import Job
+from groundspeed.service.db.types import JsonDocument
 from groundspeed.service.usecases.matching import Offer, unmet
 
 _PAGE, _LARGEST = 16, 512
 
-
-def _level_query() -> Select[Any]:
-    """The next level of urgency and its projects: one index look-up a project, however many jobs wait.
-
-    The queue's index is (state, priority, project, id). The first row has no project yet, the last has none any more.
-    """
-    waiting = col(Job.state) == "queued"
-    first = select(func.min(col(Job.priority))).where(waiting, col(Job.priority) > bindparam("after"))
-    step = select(first.scalar_subquery().label("priority"), literal(0).label("project_id")).cte("step", recursive=True)
-    later = aliased(Job)
-    following = (
-        select(func.min(col(later.project_id)))
-        .where(col(later.state) == "queued", col(later.priority) == step.c.priority)
-        .where(col(later.project_id) > step.c.project_id)
-        .scalar_subquery()
+# The kinds at the next level of urgency: one look-up in the queue's index (state, priority, project, needs, id) a kind,
+# however many jobs wait. Statements of the hot path are built once: building one costs more than running it.
+_LEVEL = text("""
+    WITH RECURSIVE step (id, priority, project_id, needs) AS (
+        SELECT * FROM (
+            SELECT id, priority, project_id, needs FROM job
+            WHERE state = 'queued'
+            AND priority = (SELECT min(priority) FROM job WHERE state = 'queued' AND priority > :after)
+            ORDER BY project_id, needs, id LIMIT 1
+        ) AS first
+        UNION ALL
+        SELECT job.id, job.priority, job.project_id, job.needs FROM step JOIN job ON job.id = coalesce(
+            (SELECT later.id FROM job AS later
+            WHERE later.state = 'queued' AND later.priority = step.priority
+            AND later.project_id = step.project_id AND later.needs > step.needs
+            ORDER BY later.needs, later.id LIMIT 1),
+            (SELECT later.id FROM job AS later
+            WHERE later.state = 'queued' AND later.priority = step.priority AND later.project_id > step.project_id
+            ORDER BY later.project_id, later.needs, later.id LIMIT 1)
+        )
     )
-    steps = step.union_all(select(step.c.priority, following).where(step.c.project_id.is_not(None)))
-    return select(steps.c.priority, steps.c.project_id).where(steps.c.project_id > 0)
-
-
-# Statements of the hot path, built once: building one costs more than running it.
-_LEVEL = _level_query()
+    SELECT job.priority, job.project_id, job.needs, job.requirements FROM step JOIN job ON job.id = step.id
+""").columns(priority=Integer, project_id=Integer, needs=Text, requirements=JsonDocument)
 _BUSY = select(col(Job.project_id), func.count()).where(col(Job.state) == "running").group_by(col(Job.project_id))
-_PAGE_OF = (
-    select(col(Job.id), col(Job.requirements))
+_WAITING = (
+    select(col(Job.id))
     .where(
         col(Job.state) == "queued",
         col(Job.priority) == bindparam("priority"),
         col(Job.project_id) == bindparam("project"),
+        col(Job.needs) == bindparam("needs"),
         col(Job.id) > bindparam("after"),
         or_(col(Job.not_before).is_(None), col(Job.not_before) <= bindparam("now")),
     )
     .order_by(col(Job.id))
     .limit(bindparam("limit"))
 )
+_UNNAMED = _WAITING.add_columns(col(Job.requirements))
 
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """``line``: where it waits; None: it was asked for by its number."""
+    """``kind``: where it waits; None: it was asked for by its number."""
 
     id: int
     requirements: dict[str, Any]
-    line: _Line | None = None
+    kind: _Kind | None = None
 
 
 @dataclass(slots=True, eq=False)
-class _Line:
-    """What waits of one project at one level, as far as it was read, in the order in which it was planned."""
+class _Kind:
+    """Jobs that require the same, as far as they were read, in the order in which they were planned.
+
+    ``needs`` empty: jobs whose kind nobody named, each with requirements of its own.
+    """
 
     priority: int
     project_id: int
+    needs: str
+    requirements: dict[str, Any]
+    size: int = _PAGE
     rows: list[Candidate] = field(default_factory=list)
     after: int = 0
-    size: int = _PAGE
     ended: bool = False
+
+    def suits(self, offer: Offer) -> bool:
+        return not self.needs or not unmet(self.requirements, offer)
 
 
 class Queue:
@@ -87,7 +104,8 @@ class Queue:
         self._without = without
         self.taken: set[int] = set()
         """Jobs that this round gives to somebody."""
-        self._levels: list[list[_Line]] = []
+        self._levels: list[dict[int, list[_Kind]]] = []
+        """By project."""
         self._ended = False
         self._busy: dict[int, int] | None = None
         """Running jobs by project; None: nobody needs to know."""
@@ -95,49 +113,60 @@ class Queue:
     def candidates(self, offer: Offer) -> Iterator[Candidate]:
         """Jobs that the node can run and nobody of this round has taken, the first to be served first."""
         for level in self._each_level():
-            for line in sorted(level, key=self._turn):
-                for one in self._each_row(line):
-                    if one.id not in self.taken and not unmet(one.requirements, offer):
+            for project_id in sorted(level, key=self._turn):
+                rows = [self._each_row(kind) for kind in level[project_id] if kind.suits(offer)]
+                for one in merge(*rows, key=attrgetter("id")):
+                    named = one.kind is not None and one.kind.needs
+                    if one.id not in self.taken and (named or not unmet(one.requirements, offer)):
                         yield one
 
     def take(self, candidate: Candidate) -> None:
         """It is given to somebody of this round."""
         self.taken.add(candidate.id)
-        line = candidate.line
-        if line is None:
+        kind = candidate.kind
+        if kind is None:
             return
-        line.rows.remove(candidate)
+        kind.rows.remove(candidate)
         if self._busy is not None:
-            self._busy[line.project_id] = self._busy.get(line.project_id, 0) + 1
+            self._busy[kind.project_id] = self._busy.get(kind.project_id, 0) + 1
 
-    def _turn(self, line: _Line) -> tuple[int, int]:
-        return (self._busy or {}).get(line.project_id, 0), line.project_id
+    def _turn(self, project_id: int) -> tuple[int, int]:
+        return (self._busy or {}).get(project_id, 0), project_id
 
-    def _each_level(self) -> Iterator[list[_Line]]:
+    def _each_level(self) -> Iterator[dict[int, list[_Kind]]]:
         yield from list(self._levels)
+        after = next(iter(self._levels[-1].values()))[0].priority if self._levels else -1
         while not self._ended:
-            after = self._levels[-1][0].priority if self._levels else -1
             found = self._session.execute(_LEVEL, {"after": after}).tuples().all()
             if not found:
                 self._ended = True
                 return
-            if len(found) > 1 and self._busy is None:
+            after = found[0][0]
+            level: dict[int, list[_Kind]] = {}
+            for priority, project_id, needs, requirements in found:
+                kind = _Kind(priority, project_id, needs, requirements, max(_PAGE, min(self._asking, _LARGEST)))
+                level.setdefault(project_id, []).append(kind)
+            if len(level) > 1 and self._busy is None:
                 self._busy = dict(self._session.execute(_BUSY).tuples().all())
-            size = max(_PAGE, min(self._asking, _LARGEST))
-            self._levels.append([_Line(level, project, size=size) for level, project in found])
-            yield self._levels[-1]
+            self._levels.append(level)
+            yield level
 
-    def _each_row(self, line: _Line) -> Iterator[Candidate]:
-        yield from list(line.rows)
-        while not line.ended:
-            place = {"priority": line.priority, "project": line.project_id, "after": line.after, "now": self._now}
-            page = self._session.execute(_PAGE_OF, place | {"limit": line.size}).tuples().all()
-            line.ended = len(page) < line.size
-            line.size = min(2 * line.size, _LARGEST)  # a node that fits nothing would else ask many times
+    def _each_row(self, kind: _Kind) -> Iterator[Candidate]:
+        yield from list(kind.rows)
+        while not kind.ended:
+            place = {"priority": kind.priority, "project": kind.project_id, "needs": kind.needs, "after": kind.after}
+            query = _WAITING if kind.needs else _UNNAMED
+            page = self._session.execute(query, place | {"now": self._now, "limit": kind.size}).all()
+            kind.ended = len(page) < kind.size
+            kind.size = min(2 * kind.size, _LARGEST)  # whoever fits none of many would else ask many times
             if page:
-                line.after = page[-1][0] or 0
-            read = [Candidate(id_ or 0, needs, line) for id_, needs in page if id_ not in self._without]
-            line.rows += read
+                kind.after = page[-1][0]
+            read = [
+                Candidate(row[0], kind.requirements if kind.needs else row[1], kind)
+                for row in page
+                if row[0] not in self._without
+            ]
+            kind.rows += read
             yield from read
 
 

@@ -20,11 +20,12 @@ from groundspeed.service.usecases.locking import held
 
 _JOB = held(select(Job).where(col(Job.id) == bindparam("job")))
 _REQUEST = held(select(Request).where(col(Request.id) == bindparam("request")))
-_STARTED = (
-    update(core(Request))
-    .where(core(Request).c.id == bindparam("request"), core(Request).c.state == "planned")
-    .values(state="running")
+_PLANNED = held(
+    select(core(Request).c.id)
+    .where(one_of(core(Request).c.id, among("ids")), core(Request).c.state == "planned")
+    .order_by(core(Request).c.id)
 )
+_STARTED = update(core(Request)).where(core(Request).c.id.in_(_PLANNED)).values(state="running")
 _HOLD = held(select(core(Job).c.id).where(one_of(core(Job).c.id, among("ids"))).order_by(core(Job).c.id))
 _HOLD_REQUESTS = held(
     select(core(Request).c.id).where(one_of(core(Request).c.id, among("ids"))).order_by(core(Request).c.id)
@@ -132,8 +133,7 @@ def take(session: Session, ids: Sequence[int]) -> dict[int, Taken]:
 
 def started(session: Session, request_ids: Collection[int]) -> None:
     """The first job of these requests was claimed."""
-    for request_id in sorted(request_ids):
-        session.connection().execute(_STARTED, {"request": request_id})
+    session.connection().execute(_STARTED, {"ids": sorted(request_ids)})
 
 
 def hold(session: Session, ids: Sequence[int]) -> None:
@@ -263,7 +263,7 @@ def _settle(session: Session, job: Job, now: datetime) -> None:
         ended = update(Attempt).where(col(Attempt.job_id) == job.id, RUNS)
         session.execute(ended.values(state="cancelled", finished_at=now, error=job.error))
     if job.state == "running":
-        session.connection().execute(_STARTED, {"request": job.request_id})
+        started(session, [job.request_id])
         return
     if job.state == "queued":
         again = update(Request).where(col(Request.id) == job.request_id, col(Request.finished_at).is_not(None))

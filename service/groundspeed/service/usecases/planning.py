@@ -13,7 +13,7 @@ from sqlmodel import Session, col
 from groundspeed.service.config.model import ProjectConfig
 from groundspeed.service.db.bulk import insert_rows
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Job, JobSide, Node, Project, Request
+from groundspeed.service.db.tables import Job, JobSide, Node, Project, Request, needs_of
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
 from groundspeed.service.repo import Commit, Mirrors, Repository
 from groundspeed.service.usecases import configuration, gangs, jobs, nodes, outbox, requests, revisions, specs
@@ -28,7 +28,7 @@ _HISTORY = ("measure", "backfill")
 _NAMED = 3
 _AT_ONCE = 1000
 _JOB = (
-    "request_id", "project_id", "key", "suite", "reason", "state", "priority", "requirements", "spec", "trust",
+    "request_id", "project_id", "key", "suite", "reason", "state", "priority", "requirements", "needs", "spec", "trust",
     "attempts", "max_attempts", "error", "not_before", "hinted_at", "created_at", "finished_at",
 )  # fmt: skip
 
@@ -253,7 +253,7 @@ def add_jobs(session: Session, new: Sequence[tuple[Job, Sequence[tuple[str, int]
     for start in range(0, len(new), _AT_ONCE):
         part = {job.key: (job, sides) for job, sides in new[start : start + _AT_ONCE]}
         for job, _ in part.values():
-            job.hinted_at = now
+            job.hinted_at, job.needs = now, needs_of(job.requirements)
         rows = [tuple(getattr(job, name) for name in _JOB) for job, _ in part.values()]
         ids = {key: id_ for id_, key in insert_rows(session, Job, _JOB, rows, returning=("id", "key"))}
         sides_ = [

@@ -10,7 +10,9 @@ import time
 import pytest
 
 from groundspeed.plugins.protocol import Limits
+from groundspeed.plugins.timing import profile
 from groundspeed.plugins.timing.clocks import Chunk, HostClock
+from groundspeed.plugins.timing.kernels import Interval
 from groundspeed.plugins.timing.loop import Loop, quiet_collector
 from groundspeed.plugins.timing.memory_trace import Held, running_sums
 from groundspeed.plugins.timing.reference import NOMINAL_S, Reference, calibrated, python_work
@@ -126,6 +128,27 @@ def test_the_loop_warms_up_until_the_time_of_a_step_settles():
     assert set(result.chunk.wall_s) == {0.010}
 
 
+def test_on_an_accelerator_the_steady_window_is_measured_and_its_energy_is_not_guessed():
+    clock = FakeClock(lambda n: 0.010 + max(0, 40 - n) * 0.0005)
+    joules = iter([100.0, 160.0])
+    limits = Limits(min_time_s=0.0, max_samples=400)
+    loop = Loop(lambda: None, clock, limits, lambda _: None, energy_j=lambda: next(joules), accelerator=True)
+    result = loop.run()
+    window = loop.steady_test.count([0.010] * 100)
+    assert window == 20
+    assert set(result.chunk.wall_s) == {0.010}
+    assert result.energy_j_per_step == pytest.approx(60 / (len(result.chunk.wall_s) - window))
+    assert result.measure_s > 0
+    assert result.warmup_s >= 0
+
+
+def test_limits_suit_the_device_unless_they_are_set():
+    assert Limits().on(accelerator=False).max_samples == 200
+    found = Limits(max_time_s=9.0).on(accelerator=True)
+    assert (found.max_samples, found.min_time_s, found.max_time_s) == (2000, 1.5, 9.0)
+    assert Limits(min_time_s=0.0).on(accelerator=True).min_time_s == 0.0
+
+
 def test_a_workload_that_never_settles_is_measured_and_says_so():
     clock = FakeClock(lambda n: 0.010 * 1.01 ** min(n, 60_000))
     limits = Limits(warmup_max_s=0.05, min_time_s=0.0, max_samples=10)
@@ -185,3 +208,41 @@ def test_growth_is_what_stays_after_each_step_and_one_odd_step_is_no_leak():
     assert leaking.growth() == 64
     steady = Held([("step", 9000 if n == 5 else 1000, 0) for n in range(9)])
     assert steady.growth() == 0
+
+
+class FakeTracer:
+    """Each step is one kernel of 1 ms; there is room for 40 steps more than the first 60."""
+
+    def __init__(self):
+        self.now, self.found = 0, []
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def step(self):
+        self.found.append(Interval("kernel", self.now + 1, 1_000_000))
+        self.now += 2_000_000
+
+    def now_ns(self):
+        return self.now
+
+    def room(self, steps):
+        return 100 - steps
+
+    def intervals(self):
+        return self.found
+
+
+@pytest.mark.parametrize(("most", "seen"), [(profile.MAX_STEPS, 100), (profile.FEW_STEPS, 60), (10, 10)])
+def test_short_steps_are_traced_as_long_as_the_tracer_has_room(monkeypatch, most, seen):
+    """With few at most, the tracer is not asked: every rank takes as many."""
+    torch = pytest.importorskip("torch")
+    tracer = FakeTracer()
+    monkeypatch.setattr(profile, "open_tracer", lambda _: (tracer, "fake"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    found = profile.profile_steps(tracer.step, "cuda:0", 1e-4, lambda _: None, most=most)
+    assert len(found.steps) == seen
+    assert {step.busy_s for step in found.steps} == {1e-3}

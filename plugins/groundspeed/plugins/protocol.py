@@ -24,6 +24,10 @@ from typing import Any
 PROTOCOL_VERSION = 1
 
 
+BY_DEVICE = -1
+"""Of a limit: what suits the kind of device, see ``Limits.on``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When measuring stops; every setting has a default that suits a short benchmark."""
@@ -32,15 +36,30 @@ class Limits:
     no_progress_s: float = 120.0
     warmup_max_s: float = 3.0
     min_samples: int = 5
-    max_samples: int = 200
-    min_time_s: float = 0.3
-    max_time_s: float = 1.5
+    max_samples: int = BY_DEVICE
+    min_time_s: float = BY_DEVICE
+    max_time_s: float = BY_DEVICE
     relative_half_width: float = 0.01
     """Stop when the interval of the median is this narrow (0.01 = ±1 %)."""
     profile: bool = True
     """Run the separate device-trace pass where the device has one."""
     profile_time_s: float = 0.4
-    """Steps traced: as many as fill this, at least ten and at most sixty."""
+    """Steps traced: as many as fill this, within bounds."""
+
+    def on(self, *, accelerator: bool) -> Limits:
+        """With what suits the device where nothing was set.
+
+        An accelerator's host stumbles for tenths of a second and a power cap swings as long: a process covers more than
+        one such swing. What a turn costs besides (context, loading of kernels) is then the smaller part of it.
+        """
+        given = {"max_samples": self.max_samples, "min_time_s": self.min_time_s, "max_time_s": self.max_time_s}
+        suits = ACCELERATOR if accelerator else HOST
+        found = {name: suits[name] if value < 0 else value for name, value in given.items()}
+        return dataclasses.replace(self, **found)  # type: ignore[arg-type]
+
+
+HOST: Mapping[str, float] = {"max_samples": 200, "min_time_s": 0.3, "max_time_s": 1.5}
+ACCELERATOR: Mapping[str, float] = {"max_samples": 2000, "min_time_s": 1.5, "max_time_s": 2.5}
 
 
 @dataclass(frozen=True, slots=True)

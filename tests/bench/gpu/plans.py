@@ -14,7 +14,7 @@ HERE = "tests.bench.gpu.workloads"
 MODELS = "groundspeed.plugins.models"
 BUSY_S = 9e-3
 """Device-busy time of the GPT step, where it could not be measured first; the trace says what was planted."""
-SHORT = {"warmup_max_s": 0.8, "min_time_s": 0.25, "max_time_s": 0.5, "max_samples": 60, "profile_time_s": 0.25}
+SHORT = {"warmup_max_s": 0.8, "min_time_s": 0.25, "max_time_s": 0.5, "max_samples": 1000, "profile_time_s": 0.25}
 """Of a pool: it is the number of processes that decides, not the length of each."""
 TINY = {"warmup_max_s": 0.1, "min_time_s": 0.01, "max_time_s": 0.05, "max_samples": 10, "min_samples": 3}
 ROUNDS, MORE_PAIRS = 24, 36
@@ -52,7 +52,7 @@ def same(kinds=None):
     quick = {**SHORT, "warmup_max_s": 0.6}
     bf16 = {"precision": "bf16"}
     found = [
-        job("gemm", "gemm", None, bf16),
+        job("gemm", "gemm", None, bf16, {**SHORT, "min_time_s": 1.0, "max_time_s": 1.0, "profile_time_s": 0.5}),
         job("resnet50", "training", f"{HERE}:resnet50", {**bf16, "batch_size": 32, "channels_last": True}),
         job("gpt", "training", f"{HERE}:gpt", bf16),
         job("bert eager", "inference", f"{HERE}:bert", {}),

@@ -13,7 +13,7 @@ from groundspeed.plugins.distributed.sweep import agree
 from groundspeed.plugins.spi import Context, Unsupported
 from groundspeed.plugins.timing.clocks import Clock, clock_for
 from groundspeed.plugins.timing.loop import quiet_collector
-from groundspeed.plugins.timing.profile import profile_steps
+from groundspeed.plugins.timing.profile import FEW_STEPS, profile_steps
 
 WARMUP_S = 1.0
 MIN_WARMUP, MAX_STEPS = 5, 200
@@ -58,7 +58,9 @@ def _trace(step: Any, rank: RankContext, seconds: float) -> None:
     import torch
 
     once = agree(seconds, rank)
-    profiled = profile_steps(step, rank.device, once, lambda text: rank.emit("progress", at=text))
+    profiled = profile_steps(
+        step, rank.device, once, lambda text: rank.emit("progress", at=text), most=FEW_STEPS
+    )  # fmt: skip
     module = getattr(torch, rank.device.partition(":")[0])
     rank.emit(
         "traced",

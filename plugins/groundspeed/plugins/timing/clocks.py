@@ -33,6 +33,11 @@ class Chunk:
         self.start_s += other.start_s
         self.preempted += other.preempted
 
+    def newest(self, count: int) -> Chunk:
+        """The last ``count`` samples."""
+        first = len(self.wall_s) - count
+        return Chunk(self.wall_s[first:], self.cpu_s[first:], self.start_s[first:], self.preempted[first:])
+
 
 class Clock(Protocol):
     """Measures chunks on one kind of device."""

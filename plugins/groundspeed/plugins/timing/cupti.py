@@ -20,6 +20,8 @@ from groundspeed.plugins.timing.kernels import Interval
 KIND_MEMCPY, KIND_MEMSET, KIND_CONCURRENT_KERNEL = 1, 2, 10
 KINDS = (KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET)
 BUFFER_BYTES = 4 << 20
+MOST_BYTES = 6 << 20
+"""Some thirty thousand kernels, which take some 0.3 s to read."""
 OFFSET_START, OFFSET_END, OFFSET_KERNEL_NAME = 16, 24, 104
 KNOWN_API_VERSIONS = range(14, 40)
 """CUPTI_API_VERSION: 14 is CUDA 11.0; CUDA 13.0 says 130000 (since CUDA 12.8 it is the toolkit's own number)."""
@@ -74,6 +76,15 @@ class CuptiTracer:
         self._check(self._lib.cuptiActivityRegisterCallbacks(*self._callbacks), "cuptiActivityRegisterCallbacks")
         for kind in KINDS:
             self._check(self._lib.cuptiActivityEnable(c_uint32(kind)), "cuptiActivityEnable")
+
+    def room(self, steps: int) -> int:
+        """How many more steps may be traced when so many have been: their records must be read afterwards.
+
+        The device must have been waited for.
+        """
+        self._lib.cuptiActivityFlushAll(c_uint32(0))
+        recorded = sum(valid for _, valid in self._filled)
+        return max(0, MOST_BYTES * steps // recorded - steps) if recorded else 0
 
     def stop(self) -> None:
         """Hands over everything that has finished; the device must have been waited for."""

@@ -55,7 +55,6 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
             workload.check()
     states, labels = _classify(session, workload, seen, profiled)
     _keep(session, workload, seen, profiled, launch_bound="launch_bound" in labels)
-    steps = len(seen.chunk.wall_s) * seen.steps_per_sample
     return Measurement(
         step_wall_s=seen.chunk.wall_s,
         step_cpu_s=seen.chunk.cpu_s,
@@ -63,7 +62,7 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
         step_device_busy_s=[step.busy_s for step in profiled.steps],
         step_device_cycles=_cycles(session, seen),
         device_trace=_device_trace(profiled),
-        energy_j_per_step=None if seen.energy_j is None else seen.energy_j / steps,
+        energy_j_per_step=seen.energy_j_per_step,
         labels=labels,
         states=states,
         steps_per_sample=seen.steps_per_sample,
@@ -86,6 +85,7 @@ def _loop(session: Session, workload: Workload, reference: Reference | None) -> 
         session.conditions.energy_j if session.conditions is not None else None,
         HOST_STEADY if session.device == "cpu" else DEVICE_STEADY,
         CHUNK_S if session.device == "cpu" else DEVICE_CHUNK_S,
+        accelerator=session.device != "cpu",
     )
     with session.phase("loop"):
         seen = loop.run()

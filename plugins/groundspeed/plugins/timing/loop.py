@@ -47,8 +47,8 @@ class LoopResult:
     """Relative half-width of the interval of the median of what the stop rule watches."""
     reference_s: list[float] = field(default_factory=list)
     """For each sample the mean of the reference's CPU time before and after; empty without a reference."""
-    energy_j: float | None = None
-    """Used by the device while measuring; None: not known."""
+    energy_j_per_step: float | None = None
+    """Used by the device while measuring, after the window that was kept; None: not known."""
 
 
 @dataclass(slots=True)
@@ -65,16 +65,24 @@ class Loop:
     """The device's energy counter, read at the ends of measuring only."""
     steady_test: SteadyTest = field(default_factory=SteadyTest)
     chunk_s: float = CHUNK_S
+    accelerator: bool = False
+    """The samples of the window that the test found steady are measured ones: on a device that nobody else drives they
+    are like those that follow."""
+
+    def __post_init__(self) -> None:
+        self.limits = self.limits.on(accelerator=self.accelerator)
 
     def run(self) -> LoopResult:
         result = LoopResult()
         with quiet_collector():
             self._warm_up(result)
+            kept = len(result.chunk.wall_s)
             before = self.energy_j() if self.energy_j is not None else None
             self._measure(result)
             after = self.energy_j() if self.energy_j is not None else None
             if before is not None and after is not None:
-                result.energy_j = after - before
+                steps = (len(result.chunk.wall_s) - kept) * result.steps_per_sample
+                result.energy_j_per_step = (after - before) / steps
         return result
 
     def _warm_up(self, result: LoopResult) -> None:
@@ -102,10 +110,18 @@ class Loop:
                 result.steady = True
                 break
         result.warmup_s = time.perf_counter() - start
+        if result.steady and self.accelerator:
+            self._keep_window(result, elapsed)
+
+    def _keep_window(self, result: LoopResult, elapsed: Sequence[float]) -> None:
+        count = self.steady_test.count(elapsed[2:])
+        result.chunk.extend(result.warmup.newest(count))
+        result.measure_s = min(sum(elapsed[-count:]), result.warmup_s)
+        result.warmup_s -= result.measure_s
 
     def _measure(self, result: LoopResult) -> None:
         rule = self._rule()
-        begin = time.perf_counter()
+        begin, kept_s = time.perf_counter(), result.measure_s
         last = statistics.median(result.warmup.wall_s[-5:])
         watched: Sequence[float] = result.chunk.wall_s
         while not result.stopped:
@@ -122,10 +138,10 @@ class Loop:
                     break
             gc.collect()
             self.progress(f"measuring: {len(result.chunk.wall_s)} samples")
-            result.measure_s = time.perf_counter() - begin
+            result.measure_s = time.perf_counter() - begin + kept_s
             if self.reference is not None:
                 watched = calibrated(result.chunk.cpu_s, result.reference_s)
-            result.stopped = rule.verdict(watched, result.measure_s)
+            result.stopped = rule.verdict(watched, result.measure_s - kept_s)
         result.half_width = relative_half_width(watched)
 
     def _take(self, samples: int, steps_per_sample: int) -> Chunk:

@@ -15,9 +15,11 @@ from groundspeed.plugins.timing.cupti import CuptiTracer, CuptiUnavailable
 from groundspeed.plugins.timing.kernels import Interval, KernelTable, StepTrace, split_steps, step_trace
 
 MIN_STEPS = 10
-MAX_STEPS = 60
+FEW_STEPS = 60
+"""So many are always read; for more the tracer is asked whether it has room."""
+MAX_STEPS = 1000
 AIM_S = 0.4
-"""As many steps as fill this, within the bounds."""
+"""As many steps as fill this, within the bounds: a power cap swings for tenths of a second."""
 REWARM_S = 0.7
 REWARM_STEPS = 300
 """At most, after a tracer that took long to start: the device has cooled meanwhile."""
@@ -32,6 +34,8 @@ class Tracer(Protocol):
     def stop(self) -> None: ...
 
     def now_ns(self) -> int: ...
+
+    def room(self, steps: int) -> int: ...
 
     def intervals(self) -> list[Interval]: ...
 
@@ -69,6 +73,10 @@ class TorchTracer:
     def now_ns(self) -> int:
         """Kineto converts the device's clock to that of the epoch."""
         return time.time_ns()
+
+    def room(self, _steps: int) -> int:
+        """None: it cannot say how much it holds, and reads slowly."""
+        return 0
 
     def intervals(self) -> list[Interval]:
         from torch.autograd import DeviceType  # type: ignore[attr-defined, unused-ignore]
@@ -111,15 +119,20 @@ def profile_steps(
     step_s: float,
     progress: Callable[[str], None],
     aim_s: float = AIM_S,
+    most: int = MAX_STEPS,
 ) -> ProfileResult:
-    """Traces steps of about ``step_s`` seconds each, the device waited for after every one."""
+    """Traces steps of about ``step_s`` seconds each, the device waited for after every one.
+
+    With ``most`` not over FEW_STEPS their number depends on the arguments alone, as it must where steps meet other
+    processes.
+    """
     import torch
 
     kind = device.partition(":")[0]
     if kind not in {"cuda", "xpu"}:
         return ProfileResult(unavailable=f"there is no tracer for {kind}")
     module = getattr(torch, kind)
-    count = max(MIN_STEPS, min(MAX_STEPS, int(aim_s / max(step_s, 1e-6))))
+    count = max(MIN_STEPS, min(most, int(aim_s / max(step_s, 1e-6))))
     progress(f"profiling {count} steps")
     begin = time.perf_counter()
     tracer, name = open_tracer(kind)
@@ -127,12 +140,16 @@ def profile_steps(
     _rewarm(step, REWARM_S if started_s > SLOW_START_S else 0.0)
     module.synchronize(device)
     boundaries = [tracer.now_ns()]
-    for index in range(count):
+    done = 0
+    while done < count:
         step()
         module.synchronize(device)
         boundaries.append(tracer.now_ns())
-        if index % 10 == 9:
-            progress(f"profiled {index + 1} steps")
+        done += 1
+        if done == FEW_STEPS < count:
+            count = min(count, done + tracer.room(done))
+        if done % 10 == 0:
+            progress(f"profiled {done} steps")
     tracer.stop()
     result = read_trace(tracer.intervals(), boundaries, skip=1)
     result.tracer, result.started_s, result.wall_s = name, started_s, time.perf_counter() - begin

@@ -34,14 +34,18 @@ class SteadyTest:
         calm = spread[1] <= self.spread_growth * spread[0] + self.drift * centre[1]
         return abs(centre[1] - centre[0]) <= allowed and calm
 
-    def _recent(self, samples: Sequence[float], elapsed_s: Sequence[float]) -> list[float] | None:
-        """The newest samples that fill the window in both count and time; None: there are not enough."""
+    def count(self, elapsed_s: Sequence[float]) -> int:
+        """How many of the newest samples fill the window in both count and time; 0: there are not enough."""
         total = 0.0
         for count, elapsed in enumerate(reversed(elapsed_s), start=1):
             total += elapsed
             if count >= self.window and total >= self.window_s:
-                return list(samples[-count:])
-        return None
+                return count
+        return 0
+
+    def _recent(self, samples: Sequence[float], elapsed_s: Sequence[float]) -> list[float] | None:
+        count = self.count(elapsed_s)
+        return list(samples[-count:]) if count else None
 
 
 def _mad(values: Sequence[float], centre: float) -> float:

@@ -73,7 +73,7 @@ def test_a_point_explains_itself_and_leads_on(tab: Tab, site: Site) -> None:
     expect(card).to_contain_text(sha[:10])
     expect(card).to_contain_text("samples/s")
     expect(card).to_contain_text("driver 570.86.15")
-    expect(card).to_contain_text("device sm mhz 1755")
+    expect(card).to_contain_text("device sm 1755 MHz")
     page.keyboard.press("ArrowLeft")
     expect(card).to_contain_text(site.demo.shas[-2][:10])
     page.keyboard.press("Enter")

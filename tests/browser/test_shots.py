@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+import demo_campaign
 import demo_data
+import demo_people
+import demo_pulls
 import web_server
 from groundspeed.service.api import access
 from groundspeed.service.db.engine import Database
 
-from .conftest import Site, open_tab
+from .conftest import Site, front_of, open_tab, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 SHOTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -69,6 +72,26 @@ SHOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "regressions-380": ("/projects/tinygpt/regressions", {"width": 380}),
     "not-found-dark": ("/no/such/page", {"color_scheme": "dark"}),
     "search": ("/search?q=batch", {}),
+    "palette": ("/fleet", {"press": "Control+k", "type": "bus_band"}),
+    "graph-failures": ("/projects/tinygpt/series/{failing}", {}),
+    "graph-keys": ("/projects/tinygpt/series/1", {"click": "button[title='Keys (?)']"}),
+    "graph-card": ("/projects/tinygpt/series/1", {"focus": "[data-plot]", "press": "ArrowLeft"}),
+    "regression-380": ("/projects/tinygpt/regressions/4", {"width": 380}),
+    "request": ("/requests/{request}", {}),
+    "stragglers": ("/projects/tinygpt/stragglers", {}),
+    "pulls": ("/projects/tinygpt/pulls", {}),
+    "pull": ("/projects/tinygpt/pulls/12", {}),
+    "pull-dark-380": ("/projects/tinygpt/pulls/12", {"width": 380, "color_scheme": "dark"}),
+    "campaigns": ("/campaigns", {}),
+    "campaign": ("/campaigns/driver-580", {"full": True}),
+    "campaign-dark-380": ("/campaigns/driver-580", {"width": 380, "color_scheme": "dark"}),
+    "sign-in": ("/sign-in", {"front": "nobody"}),
+    "account": ("/account", {"front": "admin"}),
+    "account-dark-380": ("/account", {"front": "admin", "width": 380, "color_scheme": "dark"}),
+    "accounts": ("/accounts", {"front": "admin"}),
+    "channels": ("/channels", {"front": "admin"}),
+    "audit": ("/audit", {"front": "admin"}),
+    "docs": ("/docs", {}),
 }
 DIFFER = """async ([a, b]) => {
   const load = async (data) => createImageBitmap(await (await fetch('data:image/png;base64,' + data)).blob());
@@ -102,37 +125,60 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         slug="many", name="Many", commits=24, machines=2, extra=490, live=False, keep_samples=False, keep_runs=False
     )
     demo_data.fill(db, many)
+    demo_campaign.add(db)
+    demo_pulls.add(db)
+    cookie = demo_people.add(db)
     application = web_server.app(db, folder)
     application.dependency_overrides[access.now] = lambda: demo_data.NOW
-    with web_server.serve(application) as url:
-        yield Site(db, url, demo)
+    with web_server.serve(application) as url, front_of(db, folder, demo_data.NOW) as front:
+        yield Site(db, url, demo, front=front, cookie=cookie)
     db.close()
 
 
 def address(site: Site, path: str) -> str:
     shas, n = site.demo.shas, len(site.demo.shas)
     bandwidth = next(id_ for key, id_ in site.demo.series.items() if "67108864" in key and key.endswith("/1"))
+    failing = next(id_ for key, id_ in site.demo.series.items() if key.startswith("generate/") and key.endswith("/0"))
     slow = int(0.62 * n)
-    return path.format(slow=shas[slow], before=shas[slow - 1], job=site.demo.jobs[-4], bandwidth=bandwidth)
+    return path.format(
+        slow=shas[slow], before=shas[slow - 1], job=site.demo.jobs[-4], bandwidth=bandwidth, failing=failing,
+        request=site.demo.requests[-1],
+    )  # fmt: skip
 
 
-def take(page: Page, url: str, *, full: bool) -> bytes:
+def take(page: Page, url: str, options: dict[str, Any]) -> bytes:
     page.goto(url)
-    if page.locator("[data-graph]").count() and page.evaluate("document.documentElement.dataset !== undefined"):
-        page.wait_for_timeout(400)
-    page.wait_for_timeout(150)
-    return page.screenshot(animations="disabled", caret="hide", full_page=full)
+    if options.get("java_script_enabled", True):
+        if page.locator("[data-graph]").count():
+            page.wait_for_selector("[data-graph][data-ready='1']")
+        page.wait_for_load_state("networkidle") if not page.locator("body[data-live]").count() else None
+    if "focus" in options:
+        page.locator(options["focus"]).focus()
+    if "press" in options:
+        page.keyboard.press(options["press"])
+    if "click" in options:
+        page.click(options["click"])
+    if "type" in options:
+        page.keyboard.type(options["type"])
+    page.wait_for_timeout(400)
+    return page.screenshot(animations="disabled", caret="hide", full_page=options.get("full", False))
+
+
+OURS = {"width", "full", "front", "focus", "press", "click", "type"}
 
 
 @pytest.mark.parametrize("name", SHOTS)
 def test_the_page_looks_as_it_was_judged(browser: Browser, still: Site, root: Path, name: str) -> None:
     path, options = SHOTS[name]
-    width = options.get("width", 1280)
-    context, tab = open_tab(browser, still.url, **{k: x for k, x in options.items() if k not in {"width", "full"}})
+    width, front = options.get("width", 1280), options.get("front")
+    url = still.front if front else still.url
+    context, tab = open_tab(browser, url, **{k: x for k, x in options.items() if k not in OURS})
+    if front == "admin":
+        sign_in(context, still)
     tab.page.set_viewport_size({"width": width, "height": 900 if width > 400 else 800})
     tab.page.clock.install(time=demo_data.NOW)
     tab.page.clock.resume()
-    taken = take(tab.page, still.url + address(still, path), full=options.get("full", False))
+    taken = take(tab.page, url + address(still, path), options)
     context.close()
     kept = root / "docs/screenshots" / f"{name}.png"
     if os.environ.get("GROUNDSPEED_SHOTS") == "write":

@@ -103,8 +103,9 @@ export class Card {
 }
 
 /** What one looks at first, most telling first. */
-const FIRST = [/clock|sm mhz/, /throttl|clock events/, /temperature/, /power/, /cpu mhz/, /load/];
+const FIRST = [/clock|sm$/, /throttl|clock events/, /temperature/, /power/, /cpu$/, /load/];
 const MOST = 4;
+const UNITS: Record<string, string> = { mhz: " MHz", w: " W", c: " °C" };
 
 /** The conditions that tell most, in words: reports nest, and summarise readings as their median. */
 function telling(conditions: Record<string, unknown>): string[] {
@@ -116,7 +117,10 @@ function leaves(from: Record<string, unknown>, before = ""): [string, string][] 
   return Object.entries(from).flatMap(([key, value]): [string, string][] => {
     const name = `${before} ${key}`.trim().replaceAll("_", " ");
     const inner = typeof value === "object" && value !== null && "median" in value ? value.median : value;
-    if (typeof inner === "number") return [[name, String(Math.round(inner * 100) / 100)]];
+    if (typeof inner === "number") {
+      const [, plain = name, unit = ""] = /^(.*) (mhz|w|c)$/.exec(name) ?? [];
+      return [[plain, `${Math.round(inner * 100) / 100}${UNITS[unit] ?? ""}`]];
+    }
     if (typeof inner === "string" || typeof inner === "boolean") return [[name, String(inner)]];
     const nested = typeof inner === "object" && inner !== null && !Array.isArray(inner) && !("unavailable" in inner);
     return nested ? leaves(inner as Record<string, unknown>, name) : [];

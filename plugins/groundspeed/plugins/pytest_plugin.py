@@ -64,7 +64,7 @@ class Recorder:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(
-            f"groundspeed: results are in {self._path}; send them: groundspeed report {self._path} --project NAME --url URL"
+            f"groundspeed: results are in {self._path}; send: groundspeed report {self._path} --project NAME --url URL"
         )
 
     def _line(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,11 @@ def test_attention_that_is_off_is_wrong():
 # --- kernel -----------------------------------------------------------------------------------------------------------
 
 
+def test_names_under_a_roofline_do_not_lie_on_each_other():
+    assert roofline.apart([100.0, 10.0, 101.0, 102.0], 15.0) == [86.0, 10.0, 101.0, 116.0]
+    assert roofline.apart([], 15.0) == []
+
+
 def test_a_kernel_has_its_place_under_the_measured_roofline(here):
     report = here("kernel", f"{HERE}:good_kernel", {"size": 100_000})
     assert report.outcome == "ok"

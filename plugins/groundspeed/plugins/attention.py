@@ -192,6 +192,10 @@ def make_call(case: Case) -> tuple[Callable[[], object], Callable[[], float]]:
     return call, check
 
 
+_OTHERS = "has been runtime disabled"
+"""What torch says of the backends that were not asked for."""
+
+
 def first_call(call: Callable[[], object], case: Case) -> None:
     """A backend that cannot run the shape says why in warnings, and then that no kernel is available."""
     with warnings.catch_warnings(record=True) as said:
@@ -202,7 +206,7 @@ def first_call(call: Callable[[], object], case: Case) -> None:
             text = str(error)
             if not any(words in text for words in _CANNOT):
                 raise
-            reasons = [line for one in said if (line := plain(str(one.message)))]
+            reasons = [line for one in said if (line := plain(str(one.message))) and _OTHERS not in line]
             shape = f"length {case.length}, head size {case.head_size}, {case.dtype}, on {case.device}"
             why = "; ".join(dict.fromkeys(reasons)) or text.splitlines()[0]
             raise Unsupported(f"backend {case.backend} does not run this shape ({shape}): {why}") from error

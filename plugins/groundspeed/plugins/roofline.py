@@ -12,6 +12,7 @@ from groundspeed.plugins.gemm import make_product
 from groundspeed.plugins.timing.clocks import clock_for
 
 PASSES, SAMPLES = 5, 7
+LINE_HEIGHT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def plot(ceilings: Ceilings, points: Sequence[Point]) -> str:
     """The roofline and points as SVG, both axes logarithmic."""
     ridge = ceilings.flops / ceilings.bandwidth
     xs = [ridge, *(point.intensity for point in points)]
-    low, high = math.floor(math.log10(min(xs))) - 1, math.ceil(math.log10(max(xs))) + 1
+    low, high = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)))
     ys = [ceilings.flops, ceilings.at(10**low), *(point.flops for point in points)]
     bottom, top = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))
     width, height, left, under = 640, 400, 70, 50
@@ -82,13 +83,38 @@ def plot(ceilings: Ceilings, points: Sequence[Point]) -> str:
         parts.append(f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">1e{power}</text>')
     line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in roof)
     parts.append(f'<polyline points="{line}" fill="none" stroke="#333" stroke-width="2"/>')
-    for point in points:
+    labels = apart([y(point.flops) for point in points], LINE_HEIGHT)
+    for point, label_y in zip(points, labels, strict=True):
         at_x, at_y = x(point.intensity), y(point.flops)
-        parts.append(f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="5" fill="#c33"/>')
-        parts.append(f'<text x="{at_x + 8:.1f}" y="{at_y + 4:.1f}">{html.escape(point.name)}</text>')
+        end = at_x + 34
+        parts.append(f'<path d="M{at_x:.1f},{at_y:.1f}L{end:.1f},{label_y:.1f}" stroke="#c33" stroke-width="0.7"/>')
+        parts.append(f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="4" fill="#c33"/>')
+        parts.append(f'<text x="{end + 4:.1f}" y="{label_y + 4:.1f}">{html.escape(point.name)}</text>')
     parts.append(f'<text x="{width / 2}" y="{height - 12}" text-anchor="middle">FLOP a byte</text>')
     parts.append(
         f'<text x="{left}" y="14">FLOP/s; measured copy {ceilings.bandwidth / 1e9:.4g} GB/s, '
         f"{html.escape(ceilings.precision)} product {ceilings.flops / 1e12:.4g} TFLOP/s</text></svg>"
     )
     return "".join(parts)
+
+
+def apart(wanted: Sequence[float], distance: float) -> list[float]:
+    """The heights moved as little as needed so that no two are nearer than ``distance``, their order kept."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    groups: list[list[int]] = []
+    centres: list[float] = []
+    for index in order:
+        groups.append([index])
+        centres.append(wanted[index])
+        while len(groups) > 1:
+            room = distance * (len(groups[-2]) + len(groups[-1])) / 2
+            if centres[-1] - centres[-2] >= room:
+                break
+            last, _ = groups.pop(), centres.pop()
+            groups[-1] += last
+            centres[-1] = sum(wanted[one] for one in groups[-1]) / len(groups[-1])
+    found = list(wanted)
+    for group, centre in zip(groups, centres, strict=True):
+        for place, index in enumerate(group):
+            found[index] = centre + (place - (len(group) - 1) / 2) * distance
+    return found

@@ -15,6 +15,8 @@ from pathlib import Path
 START_S = 1_500_000_000
 EVERY_S = 6 * 3600
 LINES = 10
+ARRIVALS = 8
+"""Results that arrive one after another once all else is there."""
 ENVIRONMENT = "virtualenv-py3.11"
 COLUMNS = [
     "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75",
@@ -25,15 +27,15 @@ SIZES = [str(1 << i) for i in range(LINES)]
 
 @dataclass(frozen=True)
 class History:
-    """What was written. ``newest`` is a commit of which one result of another benchmark is known; ``new`` is the file with
-    the result that is to arrive.
+    """What was written. ``newest`` is a commit of which one result of another benchmark is known; ``new`` are files with
+    one result each that are to arrive, by the benchmark that they are of.
     """
 
     folder: Path
     shas: list[str]
     results: int
     newest: str
-    new: Path
+    new: dict[int, Path]
 
     @property
     def repo(self) -> Path:
@@ -54,7 +56,7 @@ def benchmark(i: int) -> str:
 
 
 def write(folder: Path, commits: int, benchmarks: int, machines: int, seed: int = 5) -> History:
-    """``commits`` commits with all results, and one more."""
+    """``commits`` commits with all results, and one more with those that are to arrive."""
     folder.mkdir(parents=True, exist_ok=True)
     shas = _repository(folder / "repo", commits + 1)
     tree = folder / "results"
@@ -81,9 +83,11 @@ def write(folder: Path, commits: int, benchmarks: int, machines: int, seed: int 
     (tree / f"machine{machines - 1}" / name_of(shas[last])).write_text(
         _file(f"machine{machines - 1}", shas[last], last, [known])
     )
-    one = _row(1, _value(rng, bases[1], steps[1], last) * 1.5, last)
-    new = folder / "new.json"
-    new.write_text(_file("machine0", shas[last], last, [one]))
+    new = {}
+    for i in [i for i in range(1, benchmarks) if i != other][:ARRIVALS]:
+        one = _row(i, _value(rng, bases[i], steps[i], last) * 1.5, last)
+        new[i] = folder / f"new{i}.json"
+        new[i].write_text(_file("machine0", shas[last], last, [one]))
     return History(folder, shas[:-1], commits * machines * (benchmarks + LINES - 1), shas[-1], new)
 
 

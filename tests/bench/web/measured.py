@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, CDPSession
 
 TURNS = 15
 CONTEXTS = 5
@@ -44,17 +45,42 @@ class Command(NamedTuple):
     peak_mb: int
 
 
+class Served(NamedTuple):
+    """From request to the whole answer over loopback (ms, median and best), the server's processor time for one (ms,
+    mean), bytes as sent.
+    """
+
+    server_ms: float
+    server_best_ms: float
+    server_cpu_ms: float
+    bytes: int
+
+
 class Shown(NamedTuple):
-    """First contentful paint and ready to be used (ms from the start of navigation), heap, bytes moved: medians, and of
-    the times also the best, which a busy machine disturbs least.
+    """First contentful paint and ready to be used (ms from the start of navigation), the browser's processor time until
+    then (ms, all of its processes), heap, bytes moved: medians, and of the times also the best, which a busy machine
+    disturbs least.
     """
 
     paint_ms: float
     paint_best_ms: float
     ready_ms: float
     ready_best_ms: float
+    browser_cpu_ms: float
     heap_mb: float
     moved_kb: float
+
+
+def spent_ms(pid: int) -> float:
+    """Processor time of a process and those it has started and still has, in steps of 10 ms."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return 0.0
+    own = (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
+    return own + sum(spent_ms(child) for child in children)
 
 
 def command(words: list[str], folder: Path) -> Command:
@@ -70,31 +96,44 @@ def command(words: list[str], folder: Path) -> Command:
     return Command(time.monotonic() - began, cpu, int(done.stdout.strip().splitlines()[-1]) // 1024)
 
 
-def server(http: httpx.Client, path: str) -> tuple[float, float, int]:
-    """(median and best milliseconds from request to the whole answer, bytes as sent) after a first turn; over loopback."""
+def server(http: httpx.Client, path: str, pid: int) -> Served:
+    """An answer of the server that is ``pid`` with its children, after a first turn."""
     http.get(path).raise_for_status()
     times = []
+    before = spent_ms(pid)
     for _ in range(TURNS):
         start = time.perf_counter()
         reply = http.get(path)
         times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times), min(times), int(reply.headers.get("content-length", len(reply.content)))
+    spent = (spent_ms(pid) - before) / TURNS
+    sent = int(reply.headers.get("content-length", len(reply.content)))
+    return Served(statistics.median(times), min(times), spent, sent)
 
 
 def page(browser: Browser, url: str, ready: str, least: int = 1) -> Shown:
     """A page in fresh contexts with empty caches; ready when ``least`` elements match ``ready``."""
-    found: list[list[Any]] = []
+    found: list[list[float]] = []
+    inside = browser.new_browser_cdp_session()
     for _ in range(CONTEXTS):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         tab = context.new_page()
+        before = _processes(inside)
         tab.goto(url)
         at = tab.evaluate(_READY, [ready, least])
+        after = _processes(inside)
         paint, heap, moved = tab.evaluate(_PAINT)
-        found.append([paint, at, heap / 1e6, moved / 1e3])
+        spent = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+        found.append([paint, at, spent * 1e3, heap / 1e6, moved / 1e3])
         context.close()
-    paint, ready_at, heap, moved = ([row[i] for row in found] for i in range(4))
+    inside.detach()
+    paint, ready_at, cpu, heap, moved = ([row[i] for row in found] for i in range(5))
     middle = statistics.median
-    return Shown(middle(paint), min(paint), middle(ready_at), min(ready_at), middle(heap), middle(moved))
+    return Shown(middle(paint), min(paint), middle(ready_at), min(ready_at), middle(cpu), middle(heap), middle(moved))
+
+
+def _processes(inside: CDPSession) -> dict[int, float]:
+    """Seconds of processor time of each process of a browser."""
+    return {one["id"]: one["cpuTime"] for one in inside.send("SystemInfo.getProcessInfo")["processInfo"]}
 
 
 def as_json(value: Any) -> str:

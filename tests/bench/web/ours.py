@@ -16,19 +16,30 @@ from typing import Any, NamedTuple
 
 import httpx
 from history import History
-from measured import Command, command
+from measured import Command, command, spent_ms
 
 PROJECT = "history"
 SETTLE_S = 3600.0
 
 
 class Arrival(NamedTuple):
-    """Seconds from sending a result to its being on its series' page, and to the page showing what changed there."""
+    """Seconds from sending a result to the service's word that it has it, to its being on its series' page, and to the
+    page saying what changed there; what it says; processor seconds of the service until then, with the pages that were
+    asked for meanwhile.
+    """
 
     acknowledged_s: float
     point_s: float
     verdict_s: float
     verdict: str
+    cpu_s: float
+
+
+class Service(NamedTuple):
+    """A running service: where, and the process that started it."""
+
+    url: str
+    pid: int
 
 
 def bring_in(history: History, data: Path, project: str = PROJECT) -> Command:
@@ -40,14 +51,14 @@ def bring_in(history: History, data: Path, project: str = PROJECT) -> Command:
 
 
 @contextlib.contextmanager
-def up(data: Path) -> Iterator[str]:
-    """The address of the running service (API, pages and control worker; no benchmark worker)."""
+def up(data: Path) -> Iterator[Service]:
+    """The running service (API, pages and control worker; no benchmark worker)."""
     log = data / "bench.log"
     words = [sys.executable, "-m", "groundspeed.cli", "up", "--no-worker", "--port", "0", "--data", str(data)]
     with log.open("w") as out:
         process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        yield _address(process, log)
+        yield Service(_address(process, log), process.pid)
     finally:
         process.send_signal(signal.SIGINT)
         try:
@@ -83,29 +94,32 @@ def settled(data: Path) -> float:
     return time.monotonic() - began
 
 
-def arrival(history: History, url: str, series: int) -> Arrival:
-    """Posts the one new result (half as slow again as the commit before) and watches its series' page."""
-    path = f"/projects/{PROJECT}/series/{series}"
-    with httpx.Client(base_url=url, timeout=60) as http:
-        before = http.get(f"/api/v1{path}").json()
-        known = {change["after"]["sha"] for one in before["series"] for change in one["changes"]}
-        began = time.perf_counter()
-        reply = http.post(
-            f"/api/v1/projects/{PROJECT}/results",
-            content=history.new.read_bytes(),
-            params={"name": history.new.name, "format": "asv"},
-        )
+def arrival(history: History, service: Service, benchmark: int, series: int) -> Arrival:
+    """Posts a new result (half as slow again as the commit before) and loads its series' page until it tells of it."""
+    page, file = f"/projects/{PROJECT}/series/{series}", history.new[benchmark]
+    with httpx.Client(base_url=service.url, timeout=60) as http:
+        if _says(http.get(page).text, history.newest) != (False, ""):
+            raise SystemExit(f"{page} knows the new result before it has come")
+        spent, began = spent_ms(service.pid), time.perf_counter()
+        where = {"name": file.name, "format": "asv"}
+        reply = http.post(f"/api/v1/projects/{PROJECT}/results", content=file.read_bytes(), params=where)
         if reply.status_code != 201 or reply.json()["results"] != 1:
             raise SystemExit(f"the new result was not taken in: {reply.status_code} {reply.text[:500]}")
         acknowledged = time.perf_counter() - began
         point = None
         while time.perf_counter() - began < 120:
-            page = http.get(path).text
-            if point is None and history.newest[:10] in page:
-                point = time.perf_counter() - began
-            shown = http.get(f"/api/v1{path}").json()["series"][0]["changes"]
-            fresh = [change for change in shown if change["after"]["sha"] not in known]
-            if fresh and point is not None:
-                return Arrival(acknowledged, point, time.perf_counter() - began, fresh[0]["state"])
-            time.sleep(0.01)
+            there, verdict = _says(http.get(page).text, history.newest)
+            at = time.perf_counter() - began
+            point = at if point is None and there else point
+            if point is not None and verdict:
+                return Arrival(acknowledged, point, at, verdict, (spent_ms(service.pid) - spent) / 1e3)
+            time.sleep(0.005)
     raise SystemExit(f"no verdict on the page within two minutes (point shown: {point is not None})")
+
+
+def _says(page: str, sha: str) -> tuple[bool, str]:
+    """Whether a series' page has a point at a commit, and the state of the change that it names there, if any."""
+    changes, _, points = page.partition("<h2>Points")
+    row = re.search(rf"<tr><td><a[^>]*/commits/{sha}.*?</tr>", changes.partition("<h2>Changes")[2], re.DOTALL)
+    state = re.search(r'class="badge (provisional|confirmed)"', row[0]) if row else None
+    return f"/commits/{sha}" in points, state[1] if state else ""

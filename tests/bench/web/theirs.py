@@ -42,13 +42,12 @@ def publish(history: History) -> Command:
     return command([sys.executable, "-m", "asv", "publish", "--no-pull"], history.folder)
 
 
-def with_new_result(history: History) -> None:
-    """The new result lies where ``asv run`` would have put it."""
+def with_new_results(history: History) -> None:
+    """The new results lie where ``asv run`` would have put them."""
     path = history.tree / "machine0" / name_of(history.newest)
-    file = json.loads(history.new.read_text())
-    if path.is_file():
-        file["results"] |= json.loads(path.read_text())["results"]
-    path.write_text(json.dumps(file))
+    files = [json.loads(one.read_text()) for one in ([path] if path.is_file() else []) + list(history.new.values())]
+    files[0]["results"] = {name: row for file in files for name, row in file["results"].items()}
+    path.write_text(json.dumps(files[0]))
 
 
 def libraries(folder: Path) -> Path | None:

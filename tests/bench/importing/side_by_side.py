@@ -8,7 +8,8 @@ CHECKOUT is a clone that this script may check other commits out in. With ``--en
 interpreter. Nothing of the suite is changed.
 
 Each commit is measured four times, asv plugin plugin asv, and the other way round at the next commit: what drifts touches both
-sides alike, and asv's two runs say what asv differs from itself. A benchmark is *within noise* when the mean of its
+sides alike, and asv's two runs say what asv differs from itself. With ``--once`` each side runs once, in turns, and asv is held
+against itself from one commit to the next, which counts changes of the code as noise. A benchmark is *within noise* when the mean of its
 log-ratio over commits is not told from 0 by a t-test at 5 % over all benchmarks together (each at 5 % / their number), or
 is under 1 %. asv's second run is held against its first by the very same rule. How many processors other programs kept
 busy is measured during each run and told with the figures.
@@ -142,6 +143,7 @@ def main() -> int:
     parser.add_argument("--environment", default="")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--install", default="")
+    parser.add_argument("--once", action="store_true", help="each side once a commit: half the time, a weaker control")
     parser.add_argument("--json", type=Path, help="written after every commit; a run that was cut goes on from it")
     parser.add_argument("--show", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
@@ -177,7 +179,8 @@ def measured(options: argparse.Namespace, sha: str, turn: int) -> dict[str, Any]
         run(shlex.split(options.install), options.checkout)
     commit: dict[str, Any] = {"sha": sha, "plugin": [], "asv": [], "others": []}
     began = time.monotonic()
-    for side in ("asv", "plugin", "plugin", "asv") if turn % 2 else ("plugin", "asv", "asv", "plugin"):
+    order = ("asv", "plugin", "plugin", "asv") if turn % 2 else ("plugin", "asv", "asv", "plugin")
+    for side in order[: 2 if options.once else 4]:
         before = Busy.now()
         commit[side].append(
             of_asv(options, options.python, sha) if side == "asv" else of_plugin(options, options.python)
@@ -228,10 +231,14 @@ def table(report: dict[str, Any]) -> str:
                 unlike += 1
             elif all(point[2] for point in got):
                 kinds[name] = got[0][0]
-                ours, ours2, theirs, theirs2 = (math.log(point[2]) for point in got)
-                sides.setdefault(name, []).append(((ours + ours2) / 2, (theirs + theirs2) / 2))
-                itself.setdefault(name, []).append((theirs2, theirs))
-    names = [name for name in sorted(sides) if len(sides[name]) > 1]
+                logs = [math.log(point[2]) for point in got]
+                mine, others = logs[: len(logs) // 2], logs[len(logs) // 2 :]
+                sides.setdefault(name, []).append((sum(mine) / len(mine), sum(others) / len(others)))
+                itself.setdefault(name, []).append((others[-1], others[0]))
+    if all(len(commit["asv"]) == 1 for commit in report["commits"]):
+        values = {name: [pair[1] for pair in pairs] for name, pairs in sides.items()}
+        itself = {name: list(zip(of[1::2], of[::2], strict=False)) for name, of in values.items()}
+    names = [name for name in sorted(sides) if len(itself[name]) > 1]
     lines, inside, inside_itself = [], 0, 0
     for name in names:
         ratio, half, within = judged(sides[name], len(names))

@@ -35,6 +35,7 @@ NAME = "asv"
 NEWEST_VERSION = 2
 DESCRIPTIONS = ("benchmarks.json", "machine.json")
 STATISTICS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
+_STATISTICS_V2 = tuple((key, f"stats_{key}") for key in STATISTICS)
 MAX_POINTS = 1_000_000
 MAX_AXES = 100
 _COLUMNS_V1 = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
@@ -164,7 +165,7 @@ def _parse_v2(
             yield Skipped("its entry is no list", document.where(pointer=name))
             continue
         entry = dict(zip(columns, row, strict=False))
-        statistics = {key: col for key in STATISTICS if (col := entry.get(f"stats_{key}")) is not None}
+        statistics = {key: col for key, name_ in _STATISTICS_V2 if (col := entry.get(name_)) is not None}
         yield from _entry(document, name, entry, statistics, origin, tree)
 
 
@@ -267,9 +268,16 @@ def _column(column: object, length: int) -> list[float | None] | None:
     kinds = set(map(type, column))
     if not kinds <= _STATISTIC:
         return None
-    if int in kinds and any(v is not None and not -(2**63) <= v < 2**63 for v in column):
+    if int in kinds and not _short_integers(column, kinds):
         return [finite(v) for v in column]
     return column
+
+
+def _short_integers(column: list[Any], kinds: set[type]) -> bool:
+    if kinds == {int}:
+        least, most = int(min(column)), int(max(column))
+        return least >= -(2**63) and most < 2**63
+    return all(v is None or -(2**63) <= v < 2**63 for v in column)
 
 
 def _samples(samples: object, length: int) -> tuple[Sequence[float] | None, ...]:

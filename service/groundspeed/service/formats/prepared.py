@@ -13,7 +13,6 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -38,6 +37,7 @@ class Prepared:
     version: str
     metric: Metric
     where: Where
+    """Its file."""
     axes: tuple[tuple[str, tuple[Scalar, ...]], ...]
     axis_reprs: tuple[tuple[str, ...], ...]
     axes_key: str
@@ -49,7 +49,8 @@ class Prepared:
     missing: Sequence[tuple[int, str]]
     facts: str
     digest: str
-    started_at: datetime | None
+    started: str
+    """When, as text in UTC; empty when the source does not say."""
     duration_s: float
     read: int
     """How many values the source holds."""
@@ -58,11 +59,11 @@ class Prepared:
         """A record for each point without a number."""
         if not self.missing:
             return []
-        points = list(self.grid().points())
+        points, where = list(self.grid().points()), Where(self.where.source, self.where.line, self.benchmark)
         why = {"failed": "the benchmark failed", "skipped": "the benchmark was skipped"}
         return [
             Record(
-                self.origin, self.benchmark, self.metric, self.where, params=points[i], version=self.version,
+                self.origin, self.benchmark, self.metric, where, params=points[i], version=self.version,
                 outcome="failed" if outcome == "failed" else "skipped", reason=why[outcome],
             )
             for i, outcome in self.missing
@@ -76,8 +77,10 @@ class Prepared:
 Ready = Prepared | Record | Skipped
 
 
-def prepare(grid: Grid, axes_keys: dict[int, str] | None = None) -> Prepared:
-    """Compute all that the table needs. ``axes_keys`` remembers names of axes by identity, for axes that stay alive."""
+def prepare(grid: Grid, axes_keys: dict[int, str] | None = None, file: Where | None = None) -> Prepared:
+    """Compute all that the table needs. ``axes_keys`` remembers names of axes by identity, for axes that stay alive;
+    ``file`` is the place of all grids of a file, which is sent once.
+    """
     values = grid.values
     missing: list[tuple[int, str]] = []
     if None in values or not all(map(math.isfinite, values)):  # type: ignore[arg-type]
@@ -91,12 +94,13 @@ def prepare(grid: Grid, axes_keys: dict[int, str] | None = None) -> Prepared:
         key = digest(repr(grid.axes).encode("utf-8", "replace")) if grid.axes else ""
         if axes_keys is not None:
             axes_keys[id(grid.axes)] = key
+    started = grid.started_at.isoformat(" ", "microseconds") if grid.started_at else ""
     return Prepared(
-        origin=grid.origin, benchmark=grid.benchmark, version=grid.version, metric=grid.metric, where=grid.where,
-        axes=grid.axes, axis_reprs=grid.axis_reprs, axes_key=key, indices=indices, values=kept, spreads=spreads,
-        counts=counts, samples=samples, missing=missing, facts=_facts(grid, missing),
+        origin=grid.origin, benchmark=grid.benchmark, version=grid.version, metric=grid.metric,
+        where=file or grid.where, axes=grid.axes, axis_reprs=grid.axis_reprs, axes_key=key, indices=indices,
+        values=kept, spreads=spreads, counts=counts, samples=samples, missing=missing, facts=_facts(grid, missing),
         digest=digest(array("d", kept).tobytes(), repr(missing), str(grid.started_at), grid.version),
-        started_at=grid.started_at, duration_s=grid.duration_s, read=len(values) - values.count(None),
+        started=started, duration_s=grid.duration_s, read=len(values) - values.count(None),
     )  # fmt: skip
 
 
@@ -115,12 +119,18 @@ def _columns(
     if not all(map(math.isfinite, spreads)):
         spreads = [s if math.isfinite(s) else 0.0 for s in spreads]
     samples = [grid.samples[i] for i in indices] if grid.samples else []
-    counts = [int(n) if n and 0 < n < 2**31 else 1 for n in repeat] if repeat else [1] * len(grid.values)
+    counts = _counts(repeat) if repeat else [1] * len(grid.values)
     if len(indices) != len(grid.values):
         spreads, counts = [spreads[i] for i in indices], [counts[i] for i in indices]
     if samples:
         counts = [len(s) if s else n for s, n in zip(samples, counts, strict=True)]
     return spreads, counts, samples
+
+
+def _counts(repeat: Sequence[float | None]) -> Sequence[int]:
+    if set(map(type, repeat)) == {int} and min(repeat) > 0 and max(repeat) < 2**31:  # type: ignore[type-var,operator]
+        return repeat  # type: ignore[return-value]
+    return [int(n) if n and 0 < n < 2**31 else 1 for n in repeat]
 
 
 def _half(low: float | None, high: float | None) -> float:
@@ -140,11 +150,8 @@ def _facts(grid: Grid, missing: Sequence[tuple[int, str]]) -> str:
 
 def digest(content: bytes, *more: str) -> str:
     """Ten hexadecimal digits that name a content."""
-    found = hashlib.blake2b(content, digest_size=5)
-    for one in more:
-        found.update(one.encode("utf-8", "replace"))
-        found.update(b"\0")
-    return found.hexdigest()
+    rest = "".join([f"{one}\0" for one in more]).encode("utf-8", "replace")
+    return hashlib.blake2b(content + rest, digest_size=5).hexdigest()
 
 
 _TREE = asv.Tree()
@@ -170,9 +177,11 @@ def _open(path: str) -> IO[bytes]:
 def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
     """Everything in one asv results file, with what ended it early when something did."""
     found: list[Ready] = []
+    document = Document(name, partial(_open, path))
+    place = document.where()
     try:
-        for item in asv.parse(Document(name, partial(_open, path)), _TREE):
-            found.append(prepare(item, _AXES_KEYS) if isinstance(item, Grid) else item)  # noqa: PERF401 - what was read before a refusal stays
+        for item in asv.parse(document, _TREE):
+            found.append(prepare(item, _AXES_KEYS, place) if isinstance(item, Grid) else item)  # noqa: PERF401 - what was read before a refusal stays
     except Refused as error:
         return found, error
     return found, None
@@ -211,7 +220,7 @@ def send_file(path: str, name: str) -> Sent:
         indices: int | list[int] = size if isinstance(item.indices, range) else list(item.indices)
         sent.items.append((
             item.origin, item.benchmark, item.version, item.metric, item.where, item.axes_key, axes, indices,
-            item.samples, item.missing, item.facts, item.digest, item.started_at, item.duration_s, item.read,
+            item.samples, item.missing, item.facts, item.digest, item.started, item.duration_s, item.read,
         ))  # fmt: skip
     return sent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
@@ -55,16 +55,17 @@ def link_versions(session: Session, project_id: int) -> int:
 
 @contextmanager
 def without_index(session: Session) -> Iterator[bool]:
-    """Sets the index of results aside for a transaction that fills an empty SQLite store; gives whether it did.
+    """Sets the indexes of runs and results aside for a transaction that fills an empty SQLite store; gives whether it
+    did.
 
-    What defines it is part of the transaction: whoever cuts the import finds index and store as they were.
+    What defines them is part of the transaction: whoever cuts the import finds indexes and store as they were.
     """
     connection = session.connection()
-    some = session.execute(select(col(Result.id)).limit(1)).first()
+    some = session.execute(select(col(Run.id)).limit(1)).first()
     if connection.dialect.name != "sqlite" or some is not None:
         yield False
         return
-    indexes = [index for index in core(Result).indexes if len(index.columns) > 1]
+    indexes = [index for table in (Run, Result) for index in core(table).indexes]
     for index in indexes:
         index.drop(connection, checkfirst=True)
     yield True
@@ -76,28 +77,28 @@ def bulk_insert(
     session: Session,
     table: type[SQLModel],
     columns: Sequence[str],
-    rows: list[tuple[Any, ...]],
+    rows: Iterable[tuple[Any, ...]],
     same: Mapping[str, str | int | None] | None = None,
 ) -> None:
     """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL.
 
     ``same`` are columns whose value is the same in all rows: our own words and numbers, never a stranger's.
     """
-    if not rows:
-        return
     same = same or {}
     names = ", ".join(f'"{c}"' for c in (*columns, *same))
     connection = session.connection()
-    if connection.dialect.name == "sqlite":
-        marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
-        connection.exec_driver_sql(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
-        return
-    constants = tuple(same.values())
     cursor: Any = connection.connection.cursor()
-    with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
-        for row in rows:
-            copy.write_row(row + constants)
-    cursor.close()
+    try:
+        if connection.dialect.name == "sqlite":
+            marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
+            cursor.executemany(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
+            return
+        constants = tuple(same.values())
+        with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row + constants)
+    finally:
+        cursor.close()
 
 
 def _literal(value: str | int | None) -> str:

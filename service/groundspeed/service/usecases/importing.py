@@ -32,6 +32,7 @@ from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refu
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
+from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
 from groundspeed.service.usecases.import_tables import link_versions, without_index
@@ -133,7 +134,7 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
     with db.transaction() as session:
         project = _project(session, options.project, now)
         request = _request(session, project, now)
-    importer = _Importer(db, options, graph, summary, Writer(project, request, now), progress)
+    importer = _Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress)
     with Sources(options.paths) as sources:
         with _rare_collection():
             importer.all(sources)
@@ -221,17 +222,17 @@ class _Importer:
                 _tune(session)
                 self.writer.begin(session)
                 if first and self.options.ahead:
-                    self.writer.remember(session)
+                    self.writer.places.remember(session)
                 first = False
                 with without_index(session) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
-                        self.writer.flush(session)
+                        self.writer.flush(session, ordered=not fresh)
                 self._finish_batch(session)
             gc.collect(1)
 
     def _finish_batch(self, session: Session) -> None:
-        request = session.get_one(Request, self.writer.request_id)
+        request = session.get_one(Request, self.writer.places.request_id)
         payload = dict(request.payload)
         if self.writer.axes:
             payload["axes"] = {**payload.get("axes", {}), **self.writer.axes}
@@ -317,7 +318,7 @@ class _Importer:
 
     def _place(self, session: Session, origin: Origin, where: Where) -> Any:
         sha, moment = self._identify(origin, where)
-        return self.writer.place(session, origin, sha, moment)
+        return self.writer.places.place(session, origin, sha, moment)
 
     def _identify(self, origin: Origin, where: Where) -> tuple[str, datetime | None]:
         """The revision that an origin's results are of, and its time; one is made up and named so where none is
@@ -345,20 +346,20 @@ class _Importer:
 
     def _shas(self) -> list[str]:
         with self.db.read() as session:
-            query = select(col(Revision.sha)).where(col(Revision.project_id) == self.writer.project_id)
+            query = select(col(Revision.sha)).where(col(Revision.project_id) == self.writer.places.project_id)
             return list(session.scalars(query))
 
     def finish(self, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
         with self.db.transaction() as session:
-            project = session.get_one(Project, self.writer.project_id)
-            request = session.get_one(Request, self.writer.request_id)
+            project = session.get_one(Project, self.writer.places.project_id)
+            request = session.get_one(Request, self.writer.places.request_id)
             moved = self._order(session, project, request)
-            link_versions(session, self.writer.project_id)
+            link_versions(session, self.writer.places.project_id)
             if moved:  # what detection keeps of a series counts commits as they stood
-                changed = col(Series.project_id) == self.writer.project_id
+                changed = col(Series.project_id) == self.writer.places.project_id
                 session.execute(update(Series).where(changed).values(state=None))
-            series = self.writer.mark(session, whole=moved or len(self.writer.commits) > FEW_COMMITS)
+            series = self.writer.mark(session, whole=moved or len(self.writer.places.commits) > FEW_COMMITS)
             if self.options.analyse:
                 for start in range(0, len(series), _ANALYSE_AT_ONCE):
                     outbox.enqueue(session, ANALYSE, {"series_ids": series[start : start + _ANALYSE_AT_ONCE]})
@@ -388,7 +389,7 @@ class _Importer:
             wanted = placed.get(sha)
             if wanted != position and not (watched and wanted is None):
                 session.execute(update(Revision).where(col(Revision.id) == revision_id).values(position=wanted))
-                moved = moved or revision_id not in self.writer.fresh
+                moved = moved or revision_id not in self.writer.places.fresh
         if self.graph is not None:
             _describe_commits(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
         self.summary.unplaced = len(rows) - len(placed)

@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases.import_rows import NODE_PREFIX
+from groundspeed.service.usecases.import_places import NODE_PREFIX
 from groundspeed.service.usecases.views import findings, refs, work
 from groundspeed.service.usecases.views.grid import SILENT_AFTER
 from groundspeed.service.wire import views as v

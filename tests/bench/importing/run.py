@@ -1,4 +1,5 @@
-"""``make bench-import``: the largest real history, into an empty store and again, beside ``asv publish`` on the same tree.
+"""``make bench-import``: the largest real history, into an empty store with its change points found, and again, beside
+``asv publish`` on the same tree.
 
     python tests/bench/importing/run.py [--files N] [--no-asv] [--json FILE]
 
@@ -26,18 +27,32 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 PART = """
-import json, sys
+import json, resource, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import importing
+from groundspeed.service.usecases import analyse, importing
+def spent():
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return time.monotonic(), sum(one.ru_utime + one.ru_stime for one in both)
 if __name__ == "__main__":
+    at = [spent()]
     db = Database(f"sqlite:///{sys.argv[1]}")
     migrate.upgrade(db)
     options = importing.Options("history", (Path(sys.argv[2]),), repo=Path(sys.argv[3]))
     done = importing.run(db, options, datetime.now(UTC))
-    print(json.dumps({"values": done.read, "results": done.added.results, "runs": done.added.runs, "series": done.series}))
+    at.append(spent())
+    analysed = analyse.analyse_dirty(db, datetime.now(UTC), 1_000_000)
+    at.append(spent())
+    (import_s, import_cpu), (analysis_s, analysis_cpu) = [
+        [round(b - a, 1) for a, b in zip(*pair)] for pair in zip(at, at[1:])
+    ]
+    print(json.dumps({
+        "import_s": import_s, "import_cpu_s": import_cpu, "analysis_s": analysis_s, "analysis_cpu_s": analysis_cpu,
+        "values": done.read, "results": done.added.results, "runs": done.added.runs, "series": done.series,
+        "analysed": analysed,
+    }))
 """
 
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 
 from groundspeed.service.errors import GroundspeedError, TooMany, Unauthorized
@@ -28,6 +29,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)
     app.add_exception_handler(DBAPIError, _database)
+    app.add_exception_handler(NoConnection, _database)
     app.add_exception_handler(DataError, _out_of_range)
     app.add_exception_handler(OverflowError, _out_of_range)  # how SQLite's driver says the same
     app.add_exception_handler(Exception, _unexpected)

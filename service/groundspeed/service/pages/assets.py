@@ -37,6 +37,11 @@ class Assets:
         found = self._names.get(name)
         return f"/assets/{found}" if found else ""
 
+    def shared(self) -> list[str]:
+        """Addresses of what several scripts import: a browser is to know of them before it has read the first."""
+        self._refresh()
+        return [f"/assets/{name}" for key, name in self._names.items() if key.startswith("chunk-")]
+
     def read(self, name: str, *, gzip: bool) -> tuple[bytes, str, bool] | None:
         """(content, media type, whether it is gzipped) of a built file, None when there is no such."""
         self._refresh()

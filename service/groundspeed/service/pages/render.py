@@ -59,6 +59,7 @@ def environment() -> Environment:
         samples=small.samples,
         chart=svg.chart,
         asset=assets().url,
+        shared=assets().shared,
         with_query=with_query,
         heat=heat,
         ROWS=ROWS,

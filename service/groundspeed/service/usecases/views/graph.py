@@ -118,7 +118,7 @@ def _drawn(frame: _Frame, one: _Chosen) -> v.GraphSeries:
     ends = sorted(c.after.position for c in one.changes if c.after.position is not None)
     return v.GraphSeries(
         series=refs.series_ref(one.row),
-        points=_columns(frame, one.shown),
+        points=_columns(frame, one),
         total=one.every.size,
         segments=_segments(one.every, one.shown, ends),
         changes=tuple(one.changes),
@@ -136,17 +136,26 @@ def _same_place(series: Any, failure: Any) -> bool:
     return all(failure.params.get(key, value) == value for key, value in series.params.items())
 
 
-def _columns(frame: _Frame, shown: History) -> v.Points:
+def _columns(frame: _Frame, one: _Chosen) -> v.Points:
+    shown, whole = one.shown, one.shown is one.every
     return v.Points.model_construct(
         revision=tuple(np.searchsorted(frame.positions, shown.position).tolist()),
         environment=tuple(map(frame.environment.__getitem__, shown.environment.tolist())),
-        value=_finite(shown.value),
-        low=_finite(shown.low),
-        high=_finite(shown.high),
+        value=_finite(shown.value if whole else _short(shown.value)),
+        low=_finite(shown.low if whole else _short(shown.low)),
+        high=_finite(shown.high if whole else _short(shown.high)),
         count=tuple(shown.many.tolist()),
         run=tuple(shown.run.tolist()),
         state=tuple(shown.state),
     )
+
+
+def _short(values: Floats) -> Floats:
+    """Nine figures: of a choice of points, which is for drawing. As text they are half as long."""
+    size = np.abs(values)
+    usual = np.isfinite(values) & (size > 1e-12) & (size < 1e8)
+    figures = np.power(10.0, 8 - np.floor(np.log10(size, where=usual, out=np.zeros_like(size))))
+    return np.where(usual, np.rint(np.where(usual, values, 0.0) * figures) / figures, values)
 
 
 def _finite(values: Floats) -> tuple[float | None, ...]:

@@ -1,17 +1,20 @@
 """Many rows in one statement, in each engine's fastest way that still says which of them were new.
 
 PostgreSQL takes one array a column and spreads them itself: the statement is the same for one row and for ten thousand,
-so that it is planned once. SQLite runs one prepared statement for each row, without leaving the process.
+so that it is planned once. SQLite runs one prepared statement for each row, without leaving the process. Both use the
+driver's own cursor: what SQLAlchemy does around a statement costs as much as the statement.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import psycopg
 from sqlalchemy import JSON, Connection
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
@@ -45,17 +48,56 @@ def insert_rows(
     connection = session if isinstance(session, Connection) else session.connection()
     if connection.dialect.name == "sqlite":
         return _sqlite(connection, _plan_sqlite(table, columns, new_only, returning), rows, bool(returning))
-    statement, converters = _plan_postgres(table, columns, new_only, returning)
+    return _postgres(connection, _plan_postgres(table, columns, new_only, returning), rows, bool(returning))
+
+
+@contextmanager
+def pipelined(connection: Connection) -> Iterator[None]:
+    """Statements of this module in the block are sent without a wait for each answer; the first that gives rows waits
+    for all before it. On SQLite there is nothing to wait for. No other statement may be run in the block.
+    """
+    if connection.dialect.name == "sqlite" or not psycopg.Pipeline.is_supported():
+        yield
+        return
+    try:
+        with connection.connection.driver_connection.pipeline():  # type: ignore[union-attr]
+            yield
+    except psycopg.Error as error:
+        raise _told(error, "several statements", psycopg.Error) from error
+
+
+def value_of(connection: Connection, table: type[SQLModel], column: str, id_: Any) -> Any:
+    """One column of the row with this id, as the driver gives it; None where there is no such row."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%b"
+    statement = f'SELECT "{column}" FROM "{core(table).name}" WHERE "id" = {mark}'  # noqa: S608 - names are our own
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(statement, (id_,))
+        row = cursor.fetchone()
+    except (sqlite3.Error, psycopg.Error) as error:
+        raise _told(error, statement, sqlite3.Error if mark == "?" else psycopg.Error) from error
+    finally:
+        cursor.close()
+    return None if row is None else row[0]
+
+
+def _postgres(connection: Connection, plan: Plan, rows: Sequence[Row], back: bool) -> list[Row]:
+    statement, converters = plan
     arrays = [
         [convert(value) if value is not None else None for value in column] if convert is not None else list(column)
         for convert, column in zip(converters, zip(*rows, strict=True), strict=True)
     ]
-    result = connection.exec_driver_sql(statement, tuple(arrays))
-    return [tuple(row) for row in result] if returning else []
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(statement, arrays)
+        return list(cursor.fetchall()) if back else []
+    except psycopg.Error as error:
+        raise _told(error, statement, psycopg.Error) from error
+    finally:
+        cursor.close()
 
 
 def _sqlite(connection: Connection, plan: Plan, rows: Sequence[Row], back: bool) -> list[Row]:
-    """With the driver's own cursor: what SQLAlchemy does around a statement costs more than the statement."""
     statement, converters = plan
     at = [(i, convert) for i, convert in enumerate(converters) if convert is not None]
     ready = []
@@ -74,15 +116,15 @@ def _sqlite(connection: Connection, plan: Plan, rows: Sequence[Row], back: bool)
         else:
             cursor.executemany(statement, ready)
     except sqlite3.Error as error:
-        raise _told(error, statement) from error
+        raise _told(error, statement, sqlite3.Error) from error
     finally:
         cursor.close()
     return found
 
 
-def _told(error: sqlite3.Error, statement: str) -> BaseException:
+def _told(error: Exception, statement: str, base: type[Exception]) -> BaseException:
     """The same as an error of SQLAlchemy, as every other statement raises it."""
-    told = DBAPIError.instance(statement, None, error, sqlite3.Error)
+    told = DBAPIError.instance(statement, None, error, base)
     return told if isinstance(told, BaseException) else error
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col
 
-from groundspeed.service.db.bulk import insert_rows
+from groundspeed.service.db.bulk import insert_rows, pipelined, value_of
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import (
     Artefact,
     Attempt,
@@ -195,11 +194,12 @@ def _keep(
             else:
                 fitting.append((one, place))
         connection = session.connection()
-        ids = _insert_runs(connection, lease, fitting, now)
-        new = [(ids[c.key], c, place) for c, place in fitting if c.key in ids]
-        _insert_results(connection, lease, new, now)
-        _insert_artefacts(connection, lease, new, now)
-        _tell_detection(session, connection, lease, new, now)
+        with pipelined(connection):
+            ids = _insert_runs(connection, lease, fitting, now)
+            new = [(ids[c.key], c, place) for c, place in fitting if c.key in ids]
+            _insert_results(connection, lease, new, now)
+            _insert_artefacts(connection, lease, new, now)
+            _tell_detection(session, connection, lease, new, now)
     places.remember()
     return set(ids)
 
@@ -218,14 +218,11 @@ _ARTEFACT = (
 )  # fmt: skip
 
 
-_STATE = select(core(Attempt).c.state).where(core(Attempt).c.id == bindparam("attempt"))
-
-
 def _insert_runs(
     connection: Connection, lease: Lease, fitting: Sequence[tuple[Checked, Place]], now: datetime
 ) -> dict[tuple[int, str, int], int]:
     """Ids of the runs that are new."""
-    state = connection.execute(_STATE, {"attempt": lease.attempt_id}).scalar() or "gone"
+    state = value_of(connection, Attempt, "state", lease.attempt_id) or "gone"
     # In the order of their keys: of two batches that overlap, one waits for the other and neither for ever.
     ordered = sorted(fitting, key=lambda pair: pair[0].key)
     rows = [_run_row(lease, state, checked, place, now) for checked, place in ordered]

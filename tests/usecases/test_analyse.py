@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlmodel import col
 
 from groundspeed.service.db import tables as t
@@ -446,3 +446,31 @@ def test_numbers_without_scatter_are_analysed(world: World) -> None:
     [change] = world.all(t.ChangePoint)
     assert math.isfinite(change.strength)
     assert change.ratio == pytest.approx(1.1)
+
+
+def test_many_series_together_are_told_the_same_as_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh, and again over what is known."""
+    history(world, time=(1.0, 20, 1.2), memory=(5.0, 12, 1.1), rate=(3.0, 12, 0.8))
+    replicate(world, 5, 3)  # one series has several results at a commit
+
+    def told() -> Any:
+        ledgers = [(s.noise, s.series_class, s.threshold, s.state, s.detector_version) for s in world.all(t.Series)]
+        causes = [(r.title, r.cause, r.notified_at is None) for r in world.all(t.Regression)]
+        members = sorted((c.series_id, c.regression_id) for c in world.all(t.ChangePoint))
+        history_ = sorted((a.action, a.subject_id, str(a.data)) for a in world.all(t.AuditEntry))
+        return ledgers, sorted(facts(world)), spans(world), causes, members, history_
+
+    ids = [one.id or 0 for one in world.all(t.Series)]
+    assert analyse(world.db, ids, LATER) == 3
+    alone = told()
+    kept = [one.id for one in world.all(t.ChangePoint)]
+    assert len(alone[1]) == 3
+    monkeypatch.setattr("groundspeed.service.usecases.analyse.MANY", 1)
+    assert analyse(world.db, ids, LATER) == 3
+    assert told() == alone
+    assert [one.id for one in world.all(t.ChangePoint)] == kept
+    with world.db.transaction() as session:
+        for table in (t.ChangePoint, t.AuditEntry, t.Regression):
+            session.execute(delete(table))
+    analyse(world.db, ids, LATER)
+    assert told()[:4] == alone[:4]

@@ -206,5 +206,5 @@ def test_each_trouble_is_reported_by_name_and_the_second_wave_is_not_touched(mac
         "/projects/rack/stragglers",
     ):
         page = httpx.get(machines.service.url + path, timeout=60)
-        assert page.status_code == 200
+        assert page.status_code == 200, (path, page.text[-800:], machines.service.said()[-2000:])
     assert SLOW_CARD in page.text  # stands out without any change too

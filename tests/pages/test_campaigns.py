@@ -50,6 +50,23 @@ def test_a_decision_that_cannot_be_is_refused_in_words(site: Site) -> None:
     assert foreign.status_code == 403
 
 
+def test_a_campaign_is_begun_from_the_page_or_refused_in_words(site: Site) -> None:
+    assert 'action="/campaigns"' in site.html("/campaigns")
+    form = {"name": "nccl-tree", "project": site.demo.slug, "change": "env.NCCL_ALGO=Tree"}
+    for wrong, status, words in (
+        ({"change": "nothing"}, 422, "Write NAME=VALUE"),
+        ({"waves": "all"}, 422, "Write shares with commas"),
+        ({"where": "rack"}, 422, "Write NAME=VALUE"),
+        ({"hook": "reboot"}, 422, "There is no hook"),
+        ({"project": "none"}, 404, "none"),
+        ({"canary": "0"}, 422, "canary"),
+    ):
+        reply = site.http.post("/campaigns", data=form | wrong, headers={"origin": site.url})
+        assert (reply.status_code, words in reply.text) == (status, True), (wrong, reply.status_code, reply.text[-600:])
+    foreign = site.http.post("/campaigns", data=form, headers={"origin": "http://evil.example"})
+    assert foreign.status_code == 403
+
+
 def test_wrong_campaigns_are_refused_by_the_api(site: Site) -> None:
     body = {"name": "x", "project": "tinygpt", "wanted": {"gpu.driver": "580"}}
     for wrong in ({"wanted": {}}, {"waves": [2]}, {"canary": 0}, {"hold": "maybe"}, {"surprise": 1}):

@@ -220,6 +220,8 @@ class CauseRow(View):
     machine: str
     cells: dict[str, int]
     """Processes in each corner of old and new commit × old and new environment."""
+    difference: tuple[str, ...] = ()
+    """What differs between the two environments, one line a facet."""
 
 
 class Causes(View):

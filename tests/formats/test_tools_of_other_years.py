@@ -297,6 +297,35 @@ Mean E2E Latency (ms):                   70.0
     assert skipped == ["is a block without an end"]
 
 
+def test_what_github_action_benchmark_reads_besides() -> None:
+    """BenchmarkDotNet with parameters and a failure, benchmark.js and Luau's lines among others."""
+    doc = json.loads(json.dumps(seeds.DOCUMENTS["benchmarkdotnet"]))
+    doc["Benchmarks"].append(
+        {
+            "DisplayInfo": "B.G: DefaultJob",
+            "Namespace": None,
+            "Type": "B",
+            "Method": "G",
+            "Parameters": "",
+            "Statistics": None,
+        }
+    )
+    time, memory, failed = read(doc, "benchmarkdotnet")
+    assert (time.benchmark, time.value, time.samples, time.params) == (
+        "S.B.F", pytest.approx(2.47e-8), pytest.approx((2.45e-8, 2.5e-8)), {"N": 10, "Name": "a", "job": "Job(N=1)"},
+    )  # fmt: skip
+    assert (memory.metric.unit, memory.value, failed.benchmark, failed.outcome) == ("B", 368, "B.G", "failed")
+    text = """fib(10) x 1,431,759 ops/sec ±0.74% (93 runs sampled)
+many x 2 things x 50 ops/sec ±10% (1 run sampled)
+this x line is none
+SUCCESS: base64                :   15.000ms +/-  2.000% on luau
+"""
+    records = read(text, "console")
+    assert [(r.benchmark, r.value, r.spread, r.metric.direction, r.count) for r in records] == [
+        ("fib(10)", 1431759, pytest.approx(10595.0166), 1, 93), ("many x 2 things", 50, 5, 1, 1), ("base64", 0.015, pytest.approx(0.0003), -1, 1),
+    ]  # fmt: skip
+
+
 def test_hud_records_whose_names_hold_their_units() -> None:
     """vLLM's records for the HUD."""
 

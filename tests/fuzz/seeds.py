@@ -75,6 +75,9 @@ DOCUMENTS: dict[str, Any] = {
     "github-action-benchmark": {"lastUpdate": 1, "repoUrl": "u", "entries": {"s": [{"commit": {"id": "ab" * 20, "timestamp": "2024-01-02T00:00:00Z"}, "date": 1600000000000,
                                 "tool": "go", "benches": [{"name": "b", "value": "1,000", "unit": "ns/op", "range": "± 5%"}]}]}},
     "codespeed": [{"commitid": "ab" * 20, "benchmark": "b", "result_value": 1.5, "environment": "e", "executable": "x", "std_dev": "0.1"}],
+    "benchmarkdotnet": {"Title": "X-20200529-164431", "HostEnvironmentInfo": {"BenchmarkDotNetVersion": "0.12", "LogicalCoreCount": 8}, "Benchmarks": [
+        {"DisplayInfo": "B.F: Job(N=1) [N=10]", "Namespace": "S", "Type": "B", "Method": "F", "Parameters": "N=10&Name=a", "Statistics": {"OriginalValues": [24.5, 25.0],
+         "Median": 24.7, "Mean": 24.8, "StandardDeviation": 0.1}, "Memory": {"BytesAllocatedPerOperation": 368}}]},
     "groundspeed": {"format": "groundspeed.result.v1", "benchmark": "b", "metric": {"name": "time", "unit": "s", "direction": -1, "kind": "time"}, "value": 1.5, "outcome": "ok"},
 }  # fmt: skip
 DOCUMENTS |= {"asv-tree": DOCUMENTS["asv"], "criterion-tree": {"Mean": {"point_estimate": 5.0}, "iters": [1.0], "times": [5.0], "full_id": "g/f"},
@@ -95,6 +98,7 @@ MORE: dict[str, tuple[Any, ...]] = {
         {"data": [{"case_id": "c", "commit_hash": "ab" * 20, "data": [0.1], "unit": "s", "single_value_summary": 0.1, "hardware_hash": "h"}]},
         {"results": [{"tags": {"name": "b"}, "run_id": "r", "stats": {"mean": 1.0}, "data": [1.0], "unit": "i/s", "less_is_better": False}]},
     ),
+    "console": ("fib(10) x 1,431,759 ops/sec ±0.74% (93 runs sampled)\nSUCCESS: base64 :   15.041ms +/-  0.636% on luau\n",),
     "csv": ("sep=;\nbenchmark;value;unit\nb;1.234,5;ms\n", "# x\nname\tmedian\tiqr\trounds\na\t0,5\t0.1\t3\n"),
     "go": ("BenchmarkLoud-8 \ttext\n  200\t 7 ns/op\t 5 p99-ns/op\n",),
     "nccl-tests": ("[prterun-h-1@1,0]<stdout>: # in-place\n2024-01-02T03:04:05Z #   size count type redop root time algbw busbw #wrong\n 8 2 float sum -1 34.66 0.00 0.00 0\n",),

@@ -1,4 +1,4 @@
-"""Console output of asv and Catch2, pasted or captured in a CI job."""
+"""Console output of asv, Catch2, benchmark.js and Luau's benchmarks, pasted or captured in a CI job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ _CATCH_HEAD = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+[\d.]+ (?:ns|us|ms|s|m)\s*$
 _CATCH_VALUES = re.compile(
     r"^\s+([\d.]+) (ns|us|µs|ms|s|m)\s+([\d.]+) (ns|us|µs|ms|s|m)\s+([\d.]+) (ns|us|µs|ms|s|m)\s*$"
 )
+_JS = re.compile(r"^\s*(\S.*?) x ([\d,.]+) ops/sec ±([\d.]+)%(?: \((\d+) runs? sampled\))?\s*$")
+_LUAU = re.compile(r"^SUCCESS: (\S.*?)\s*:\s*([\d.]+)ms \+/-\s*([\d.]+)% on (\S+)\s*$")
 _TIME = Metric("time", "s", -1, "time", "wall")
+_RATE = Metric("throughput", "1/s", 1, "rate", "wall")
 
 
 def sniff(head: str) -> bool:
+    if any(_JS.match(line) or _LUAU.match(line) for line in head.splitlines()[:2000]):
+        return True
     return bool(re.search(r"^\[\s*\d+\.\d+%\] ·", head,
     re.MULTILINE)) or "is a Catch v" in head or "is a Catch2 v" in head or (
         "benchmark name" in head and "low mean" in head
@@ -34,10 +39,36 @@ def sniff(head: str) -> bool:
 
 
 def parse(document: Document) -> Iterator[Item]:
-    if "low mean" in document.head():
+    head = document.head()
+    if "low mean" in head:
         yield from _catch2(document)
+    elif re.search(r" ops/sec ±|^SUCCESS: ", head, re.MULTILINE):
+        yield from _one_a_line(document)
     else:
         yield from _asv(document)
+
+
+def _one_a_line(document: Document) -> Iterator[Item]:
+    """benchmark.js gives operations a second, Luau's benchmarks milliseconds; both a margin of error in percent."""
+    found = False
+    for number, line in document.lines():
+        where = document.where(number)
+        if match := _JS.match(line):
+            value, margin, count = number_of(match[2]), number_of(match[3]), int((match[4] or "1")[:9])
+            metric, factor, origin = _RATE, 1.0, Origin(tool="benchmark.js")
+        elif match := _LUAU.match(line):
+            value, margin, count = number_of(match[2]), number_of(match[3]), 1
+            metric, factor, origin = _TIME, 1e-3, Origin(tool="benchmarkluau", label=match[4][:200])
+        else:
+            continue
+        found = True
+        if value is None:
+            yield Skipped("has no number", where)
+            continue
+        spread = value * factor * (margin or 0.0) / 100
+        yield Record(origin, match[1], metric, where, value * factor, spread=spread, count=max(count, 1))
+    if not found:
+        document.refuse("has no results of benchmark.js.", 1)
 
 
 def _asv(document: Document) -> Iterator[Item]:

@@ -10,18 +10,18 @@ import gc
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import bindparam, func, select, text, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
+from groundspeed.service.db.identities import core, ensure
 from groundspeed.service.db.tables import Project, Request, Revision, Series
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.errors import Invalid, NotFound
@@ -384,12 +384,13 @@ class _Importer:
         self.summary.revisions = len(rows)
         measured = [(sha, at) for sha, at, _, _ in rows]
         placed = import_order.positions(self.graph, measured, first_parent_only=watched)
-        moved = False
-        for sha, _, revision_id, position in rows:
-            wanted = placed.get(sha)
-            if wanted != position and not (watched and wanted is None):
-                session.execute(update(Revision).where(col(Revision.id) == revision_id).values(position=wanted))
-                moved = moved or revision_id not in self.writer.places.fresh
+        others = [
+            {"row": revision_id, "position": placed.get(sha)}
+            for sha, _, revision_id, position in rows
+            if placed.get(sha) != position and not (watched and sha not in placed)
+        ]
+        _set_revisions(session, others)
+        moved = any(one["row"] not in self.writer.places.fresh for one in others)
         if self.graph is not None:
             _describe_commits(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
         self.summary.unplaced = len(rows) - len(placed)
@@ -401,17 +402,30 @@ class _Importer:
 
 
 def _describe_commits(session: Session, ids: Mapping[str, int], graph: Graph) -> None:
-    for sha, revision_id in ids.items():
-        commit = graph.commits.get(sha)
-        if commit is None:
-            continue
-        values: dict[str, Any] = {
-            "parents": list(commit.parents), "authored_at": commit.authored_at, "committed_at": commit.committed_at,
-            "tags": list(commit.tags),
-        }  # fmt: skip
-        if commit.title:
-            values |= {"title": clean_text(commit.title)[:500], "author": clean_text(commit.author)[:200]}
-        session.execute(update(Revision).where(col(Revision.id) == revision_id).values(**values))
+    known = [
+        (revision_id, commit) for sha, revision_id in ids.items() if (commit := graph.commits.get(sha)) is not None
+    ]
+    placed = [
+        {
+            "row": revision_id, "parents": list(commit.parents), "authored_at": commit.authored_at,
+            "committed_at": commit.committed_at, "tags": list(commit.tags),
+        }
+        for revision_id, commit in known
+    ]  # fmt: skip
+    told = [
+        {"row": revision_id, "title": clean_text(commit.title)[:500], "author": clean_text(commit.author)[:200]}
+        for revision_id, commit in known
+        if commit.title
+    ]
+    _set_revisions(session, placed)
+    _set_revisions(session, told)
+
+
+def _set_revisions(session: Session, values: Sequence[Mapping[str, Any]]) -> None:
+    """Set columns of many commits, each with its id as "row"."""
+    if values:
+        table = core(Revision)
+        session.connection().execute(update(table).where(table.c.id == bindparam("row")), list(values))
 
 
 def _belongs(group: list[Record], record: Record) -> bool:

@@ -142,12 +142,16 @@ a/very_long_name_of_a_function/with_what_it_does
                         No change in performance detected.
 Found 3 outliers among 100 measurements (3.00%)
 short/1024              time:   [1.0000 µs 1.1000 µs 1.2000 µs]
+Benchmarking broken
+what it printed
+thread 'main' panicked at 'no', a.rs:1:2
 """
     records = read(text, "criterion")
     assert figures(records) == [
         ("a/very_long_name_of_a_function/with_what_it_does", "time", 0.0025),
         ("a/very_long_name_of_a_function/with_what_it_does", "throughput", 419430000.0),
         ("short", "time", 1.1e-6),
+        ("broken", "time", None),
     ]
     assert records[2].params == {"value": 1024}
 

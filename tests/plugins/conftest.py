@@ -63,7 +63,7 @@ class Child:
     def run_spec(self, spec, *, env=None, python=(sys.executable,)):
         process = self.start(spec, env, python)
         try:
-            _, stderr = process.communicate(timeout=120)
+            _, stderr = process.communicate(timeout=600)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

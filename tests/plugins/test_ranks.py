@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
 import pytest
+from tests.plugins.conftest import metric
 
 from groundspeed.plugins.distributed.ranks import RankFailed, Ranks
+from groundspeed.plugins.gate import Gate
+from groundspeed.plugins.protocol import ChildReport, Limits
 from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 
 pytest.importorskip("torch")
+ROOT = Path(__file__).resolve().parents[2]
 ENTRY = "groundspeed.plugins.distributed.sweep:entry"
 
 
-def sweep(tmp_path, fault, rank, silence_s=60.0):
+def sweep(tmp_path, fault, rank, silence_s=60.0, world=2):
     """(bytes of the points that rank 0 measured, what was raised)."""
     payload = {"collective": "all_reduce", "dtype": "float32", "min_bytes": 1024, "max_bytes": 4096, "factor": 2,
                "launch": "eager", "samples": 5, "seconds_per_size": 0.0,
                "fault": {"kind": fault, "rank": rank, "bytes": 4096}}  # fmt: skip
     context = Context("cpu", {}, None, tmp_path, lambda _: None)
     points, raised = [], None
-    with Ranks(context, ENTRY, 2, payload, silence_s) as ranks:
+    with Ranks(context, ENTRY, world, payload, silence_s) as ranks:
         try:
             for number, event in ranks.run():
                 if number == 0 and event["event"] == "point":
@@ -62,3 +73,83 @@ def test_other_ends(tmp_path, fault, kind, words):
     assert isinstance(raised, kind)
     assert points == [1024, 2048]
     assert words in str(raised)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "rank", "kind", "words"),
+    [
+        ("SIGKILL", 5, RankFailed, "rank 5 of 8 was killed by SIGKILL"),
+        ("SIGSTOP", 7, TimedOut, "rank 7 of 8 is stopped"),
+        ("hang", 3, TimedOut, "rank 3 of 8 holds up the others"),
+        ("wrong", 6, WrongResult, "rank 6: planted wrong value at 4096 bytes"),
+    ],
+)
+def test_one_of_eight_ranks_ends_the_run_with_its_name_and_the_curve_so_far(tmp_path, fault, rank, kind, words):
+    points, raised = sweep(tmp_path, fault, rank, silence_s=30.0, world=8)
+    assert isinstance(raised, kind), raised
+    assert points == [1024, 2048]
+    assert raised.evidence["rank"] == rank
+    assert words in str(raised)
+    assert len(raised.evidence["ranks"]) == 8
+
+
+@pytest.mark.long
+def test_the_slow_one_of_eight_ranks_is_named_and_the_run_goes_on(child):
+    """It takes 0.6 s a step more than the others, alone and in lockstep."""
+    params = {"parallel": "ddp", "world_size": 8, "seconds": 0.3, "batch_size": 2, "silence_s": 240.0}
+    limits = Limits(wall_s=900.0, no_progress_s=600.0)
+    target = "tests.bench.gpu.slow_rank:gpt_small"
+    report = child.run(
+        "distributed-training", target, params, env={"GS_SLOW_RANK": "6", "GS_SLOW_S": "0.15"}, limits=limits, paths=(str(ROOT),)
+    )  # fmt: skip
+    assert report.outcome == "ok", report.evidence
+    assert report.facts["straggler"] == 6
+    assert "rank 6" in report.conditions["labels"]["straggler"]
+    assert metric(report, "step_time", ranks=8).values
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("plugin", "target", "metric_name"),
+    [
+        ("collectives", None, "latency"),
+        ("distributed-training", "groundspeed.plugins.models.training:gpt_small", "scaling_efficiency"),
+    ],
+)
+def test_ranks_of_a_process_that_is_started_ahead_wait_with_it(child, plugin, target, metric_name):
+    """They have joined no group before the gate opens, and a process that is given up takes them with it."""
+    for given_up in (True, False):
+        params = {"min_bytes": 1024, "max_bytes": 4096, "samples": 5} if target is None else {"seconds": 0.1}
+        spec = child.spec(plugin, target, params, limits=Limits(), gate="")
+        gate = Gate(Path(spec.report_path).with_name("gate"))
+        process = child.start(dataclasses.replace(spec, gate=str(gate.path)))
+        try:
+            wait_for_gate(process, Path(spec.progress_path))
+            ranks = psutil.Process(process.pid).children()
+            assert len(ranks) == (2 if target is None else 3)
+            assert not list(Path(spec.workdir).glob("rendezvous*[0-9]"))
+            if given_up:
+                gate.close()
+                process.wait(60)
+                assert ChildReport.from_json(Path(spec.report_path).read_text()).outcome == "failed"
+                assert not psutil.wait_procs(ranks, timeout=30)[1]
+                continue
+            gate.open()
+            process.wait(300)
+            report = ChildReport.from_json(Path(spec.report_path).read_text())
+            assert report.outcome == "ok", report.evidence
+            assert {one.metric for one in report.metrics} >= {metric_name}
+        finally:
+            gate.close()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_for_gate(process, progress):
+    until = time.monotonic() + 240
+    while not (progress.exists() and '"gate"' in progress.read_text()):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)

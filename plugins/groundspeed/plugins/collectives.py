@@ -52,19 +52,26 @@ class Collectives:
                    description="one operation on rank 0, in a row of operations", formula="time of a row / its length"),
         )  # fmt: skip
 
+    def start_ahead(self, context: Context) -> None:
+        context.ahead["ranks"] = make_ranks(context).ahead()
+
     def run(self, context: Context) -> Iterable[Measured]:
         world = world_size(context)
-        payload = sweep_payload(context)
         on_cpu = context.device == "cpu"
-        factor = bus_factor(str(payload["collective"]), world)
-        entry = "groundspeed.plugins.distributed.sweep:entry"
-        with Ranks(context, entry, world, payload, float(context.params["silence_s"])) as ranks:
+        factor = bus_factor(str(context.params["collective"]), world)
+        with context.ahead.get("ranks") or make_ranks(context) as ranks:
             for rank, event in ranks.run():
                 context.progress(f"rank {rank}: {event.get('at', event['event'])}")
                 if rank == 0 and event["event"] == "point":
                     yield from values(
                         event["bytes"], event["seconds"], world, factor, gate=None if not on_cpu else False
                     )
+
+
+def make_ranks(context: Context) -> Ranks:
+    """Raises Unsupported when there are too few devices."""
+    entry, silence_s = "groundspeed.plugins.distributed.sweep:entry", float(context.params["silence_s"])
+    return Ranks(context, entry, world_size(context), sweep_payload(context), silence_s)
 
 
 def values(size: int, seconds: list[float], world: int, factor: float, *, gate: bool | None) -> Iterable[Measured]:

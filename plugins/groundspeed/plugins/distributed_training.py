@@ -77,6 +77,11 @@ class DistributedTraining:
             Metric("peak_memory", "B", Direction.LOWER, Kind.BYTES, "largest of all ranks", "max_memory_allocated"),
         )  # fmt: skip
 
+    def start_ahead(self, context: Context) -> None:
+        """One rank alone and all of them, as ``run`` has them."""
+        for world in sorted({1, world_size(context)}):
+            context.ahead[str(world)] = make_ranks(context, world).ahead()
+
     def run(self, context: Context) -> Iterable[Measured]:
         if context.target is None:
             raise Unsupported('this suite needs target = "package.module:factory" in groundspeed.toml')
@@ -98,14 +103,18 @@ class DistributedTraining:
 
     def _ranks(self, context: Context, world: int) -> dict[int, dict[str, Any]]:
         """What each rank reported, by rank and event."""
-        assert context.target is not None
-        payload: dict[str, Any] = {**context.params, "target": origin(context.target)}
         found: dict[int, dict[str, Any]] = {number: {} for number in range(world)}
-        with Ranks(context, ENTRY, world, payload, float(context.params["silence_s"])) as ranks:
+        with context.ahead.pop(str(world), None) or make_ranks(context, world) as ranks:
             for rank, event in ranks.run():
                 context.progress(f"rank {rank} of {world}: {event.get('at', event['event'])}")
                 found[rank][event["event"]] = event
         return found
+
+
+def make_ranks(context: Context, world: int) -> Ranks:
+    assert context.target is not None
+    payload: dict[str, Any] = {**context.params, "target": origin(context.target)}
+    return Ranks(context, ENTRY, world, payload, float(context.params["silence_s"]))
 
 
 def traced(ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue], wall_s: float) -> Iterable[Measured]:

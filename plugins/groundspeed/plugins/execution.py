@@ -20,7 +20,7 @@ from groundspeed.plugins.errors import VersionMismatch
 from groundspeed.plugins.outcomes import classify, evidence
 from groundspeed.plugins.progress import ProgressFile
 from groundspeed.plugins.protocol import ChildReport, ChildSpec, MetricReport
-from groundspeed.plugins.spi import Context, Measured, Metric, Outcome, Plugin, Unsupported
+from groundspeed.plugins.spi import Context, Measured, Metric, Outcome, Plugin, SampleState, Unsupported
 from groundspeed.plugins.timing.conditions import Conditions, first_visible
 from groundspeed.plugins.timing.drive import drive
 from groundspeed.plugins.timing.peak import peak_memory
@@ -58,6 +58,10 @@ class Session:
             self.phases_s[name] = self.phases_s.get(name, 0.0) + whole - within
             if self._within:
                 self._within[-1] += whole
+
+    def state_between(self, start_s: float, duration_s: float) -> SampleState:
+        """See spi.Context."""
+        return SampleState.VALID if self.conditions is None else self.conditions.state_between(start_s, duration_s)
 
     def report(self) -> ChildReport:
         conditions = {**(self.conditions.summary() if self.conditions else {}), **self.observed}
@@ -99,31 +103,36 @@ def execute(spec: ChildSpec) -> ChildReport:
 
 
 def _run(session: Session) -> None:
-    spec = session.spec
     with session.phase("import"):
-        plugin = session.plugin = registry.load(spec.plugin)
-        if spec.expected_version is not None and spec.expected_version != plugin.version:
-            raise VersionMismatch(
-                f"the job was planned for {spec.plugin} version {spec.expected_version}, "
-                f"and {plugin.version} is installed here: update the worker and ask again"
-            )
-        resolved = parameters.resolve(spec.plugin, plugin.params, spec.params)
-        _require_packages(plugin)
-        session.device = choose_device(spec.device, plugin)
-        seed_everything(int(resolved.get("seed", 0)))
-        target = targets.resolve(spec.target) if spec.target else None
-        preload(plugin)
-    _await_turn(session)
+        plugin, context = _load(session)
+    try:
+        if session.spec.gate and hasattr(plugin, "start_ahead"):
+            plugin.start_ahead(context)
+        _await_turn(session)
+        _measure(session, plugin, context)
+    finally:
+        for started in context.ahead.values():
+            started.close()
+
+
+def _load(session: Session) -> tuple[Plugin, Context]:
+    """Everything that needs no device. Raises Unsupported, and what importing the target raises."""
+    spec = session.spec
+    plugin = session.plugin = registry.load(spec.plugin)
+    if spec.expected_version is not None and spec.expected_version != plugin.version:
+        raise VersionMismatch(
+            f"the job was planned for {spec.plugin} version {spec.expected_version}, "
+            f"and {plugin.version} is installed here: update the worker and ask again"
+        )
+    resolved = parameters.resolve(spec.plugin, plugin.params, spec.params)
+    _require_packages(plugin)
+    session.device = choose_device(spec.device, plugin)
+    seed_everything(int(resolved.get("seed", 0)))
+    target = targets.resolve(spec.target) if spec.target else None
     if plugin.needs.target and target is None:
         raise Unsupported(f'plugin {plugin.name!r} needs target = "package.module:factory" in groundspeed.toml')
-    with session.phase("device"):
-        watched = session.device
-        if watched == "cpu" and getattr(plugin, "watches_devices", False):
-            watched = first_visible()
-        session.conditions = Conditions.start(
-            watched, lambda: touch(session.device), for_programs=watched != session.device
-        )
-    context = Context(
+    preload(plugin)
+    return plugin, Context(
         device=session.device,
         params=resolved,
         target=target,
@@ -131,8 +140,22 @@ def _run(session: Session) -> None:
         progress=session.progress,
         facts=session.facts,
         phase=session.phase,
-        state_between=session.conditions.state_between,
+        state_between=session.state_between,
     )
+
+
+def _measure(session: Session, plugin: Plugin, context: Context) -> None:
+    """The device is this process's own, or that of the processes which it starts."""
+    by_others = hasattr(plugin, "start_ahead")
+    with session.phase("device"):
+        watched = session.device
+        if watched == "cpu" and getattr(plugin, "watches_devices", False):
+            watched = first_visible()
+        session.conditions = Conditions.start(
+            watched,
+            (lambda: None) if by_others else (lambda: touch(session.device)),
+            for_programs=by_others or watched != session.device,
+        )
     session.observed["labels"] = context.labels
     declared = {metric.name: metric for metric in plugin.metrics()}
     if plugin.timing == "stepped":

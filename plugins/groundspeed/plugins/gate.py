@@ -36,13 +36,13 @@ class Gate:
         # For reading too: so the pipe opens at once, and it ends when this process does.
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
-    def open(self) -> None:
-        """Let the process go on; a second call does nothing."""
+    def open(self, processes: int = 1) -> None:
+        """Let so many processes that wait here go on; a second call does nothing."""
         if self.opened_s is not None:
             return
         self.opened_s = time.monotonic()
         if self._file >= 0:
-            os.write(self._file, _OPEN)
+            os.write(self._file, _OPEN * processes)
         else:
             self.path.touch()
 

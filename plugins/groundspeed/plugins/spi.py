@@ -153,6 +153,8 @@ class Context:
     """And here what it found out about the result, in words: the name of a bottleneck, a straggler."""
     phase: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
     """A self-timed plugin marks what is not measuring: ``with context.phase("setup")``, "warmup", "check"."""
+    ahead: dict[str, Any] = field(default_factory=dict)
+    """What ``start_ahead`` of the plugin has started, by a name of its own; each is closed when the run is over."""
     state_between: Callable[[float, float], SampleState] = lambda _start_s, _duration_s: SampleState.VALID
     """What a sample is worth, by the device's conditions from a time (``time.perf_counter``) on for so many seconds."""
 
@@ -239,7 +241,9 @@ class _Plugin(Protocol):
 
     They are imported before the process has its turn on the device; one that is not there is not missed. A plugin that
     runs programs which may use a device, but does not itself, sets ``watches_devices``: the conditions of the first
-    that is visible are sampled meanwhile.
+    that is visible are sampled meanwhile. One whose work is done by processes of its own may have
+    ``start_ahead(context)``, called before the turn: what it starts must touch no device yet, and is put into
+    ``context.ahead``.
     """
 
     name: str

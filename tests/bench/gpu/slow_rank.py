@@ -1,4 +1,8 @@
-"""Training targets of which one rank (GS_SLOW_RANK) works longer on its device, or on the host where there is none."""
+"""Training targets of which one rank (GS_SLOW_RANK) works longer on its device, or on the host where there is none.
+
+GS_SLOW_S: by how much a step, in seconds; where many ranks share few processors it must be more than they disturb
+each other.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 
 from groundspeed.plugins.models import training
 
-EXTRA_S = 5e-3
+EXTRA_S = float(os.environ.get("GS_SLOW_S", "5e-3"))
 
 
 def _slowed(made, rank, device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import faulthandler
 import importlib
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from groundspeed.plugins import gate
 from groundspeed.plugins.outcomes import is_out_of_memory
 from groundspeed.plugins.spi import WrongResult
 
@@ -93,6 +95,11 @@ def _run(spec: Mapping[str, Any], context: RankContext) -> None:
     import torch
     import torch.distributed as dist
 
+    module_name, _, function = str(spec["entry"]).partition(":")
+    entry = getattr(importlib.import_module(module_name), function)
+    if spec.get("gate"):
+        preload(spec["payload"])
+        gate.wait(spec["gate"])
     if context.device == "cpu":
         torch.set_num_threads(1)
     else:
@@ -114,10 +121,17 @@ def _run(spec: Mapping[str, Any], context: RankContext) -> None:
         **options,
     )
     try:
-        module_name, _, function = str(spec["entry"]).partition(":")
-        getattr(importlib.import_module(module_name), function)(context)
+        entry(context)
     finally:
         dist.destroy_process_group()
+
+
+def preload(payload: Mapping[str, Any]) -> None:
+    """What the entry imports only once it runs: the target and what optimisers need. What fails is told there."""
+    names = ["torch._dynamo", str(payload["target"]).partition(":")[0]] if payload.get("target") else []
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 if __name__ == "__main__":

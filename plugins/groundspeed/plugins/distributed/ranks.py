@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from groundspeed.plugins.distributed.nodes import Nodes
+from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 
 POLL_S = 0.02
@@ -100,8 +101,37 @@ class Ranks:
     silence_s: float = 60.0
     """A rank that reports nothing for so long is taken as hung."""
     ranks: list[Rank] = field(default_factory=list)
+    gate: Gate | None = None
+    """At which ranks that were started ahead wait with everything imported."""
+
+    def ahead(self) -> Self:
+        """Starts the ranks, which touch no device until this is entered."""
+        self.gate = Gate(self.context.workdir / f"gate-{self.world_size}-{time.monotonic_ns()}")
+        self._start_all()
+        return self
 
     def __enter__(self) -> Self:
+        if self.gate is None:
+            self._start_all()
+            return self
+        self.gate.open(len(self.ranks))
+        for rank in self.ranks:
+            rank.last_seen_s = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every rank; a second call does nothing."""
+        for rank in self.ranks:
+            if rank.process.poll() is None:
+                rank.process.kill()
+            rank.process.wait()
+        if self.gate is not None:
+            self.gate.close()
+
+    def _start_all(self) -> None:
         meeting = self.context.workdir / f"rendezvous-{os.getpid()}-{time.monotonic_ns()}"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         environment.setdefault("OMP_NUM_THREADS", "1")
@@ -111,13 +141,6 @@ class Ranks:
         place = nodes.meeting or f"file://{meeting}"
         for local, number in enumerate(nodes.ranks(self.world_size)):
             self.ranks.append(self._start(number, local, meeting, place, environment))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for rank in self.ranks:
-            if rank.process.poll() is None:
-                rank.process.kill()
-            rank.process.wait()
 
     def _start(self, number: int, local: int, meeting: Path, place: str, environment: dict[str, str]) -> Rank:
         events = self.context.workdir / f"{meeting.name}-rank{number}.jsonl"
@@ -132,6 +155,7 @@ class Ranks:
             "meeting": place,
             "events": str(events),
             "payload": dict(self.payload),
+            "gate": str(self.gate.path) if self.gate is not None else "",
         }
         with stderr.open("wb") as file:
             process = subprocess.Popen(

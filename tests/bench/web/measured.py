@@ -11,23 +11,31 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 import httpx
 from playwright.sync_api import Browser, CDPSession
 
 TURNS = 15
 CONTEXTS = 5
+NOTHING = "/api/v1/nothing"
 _WRAPPER = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, flush=True)
 sys.exit(code)
 """
-_PAINT = """() => new Promise(done => requestAnimationFrame(() => setTimeout(() => {
-  const paint = performance.getEntriesByName('first-contentful-paint')[0];
-  const moved = performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'));
-  done([paint ? paint.startTime : -1, performance.memory.usedJSHeapSize, moved.reduce((sum, e) => sum + e.transferSize, 0)]);
-}, 50)))"""
+_PAINT = """() => new Promise((done, fail) => {
+  const end = performance.now() + 60000;
+  const look = () => {
+    const paint = performance.getEntriesByName('first-contentful-paint')[0];
+    const moved = performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'));
+    if (paint) done([paint.startTime, performance.memory.usedJSHeapSize, moved.reduce((sum, e) => sum + e.transferSize, 0)]);
+    else if (performance.now() > end) fail(new Error('never painted'));
+    else setTimeout(look, 10);
+  };
+  requestAnimationFrame(() => setTimeout(look, 50));
+})"""
 _READY = """([selector, least]) => new Promise((done, fail) => {
   const end = performance.now() + 60000;
   const look = () => {
@@ -111,12 +119,17 @@ def server(http: httpx.Client, path: str, pid: int) -> Served:
 
 
 def page(browser: Browser, url: str, ready: str, least: int = 1) -> Shown:
-    """A page in fresh contexts with empty caches; ready when ``least`` elements match ``ready``."""
+    """A page in fresh contexts; ready when ``least`` elements match ``ready``.
+
+    The tab has been at an address of the same server that holds nothing, so that the browser's starting of a process
+    is not counted; nothing of the page is in its caches.
+    """
     found: list[list[float]] = []
     inside = browser.new_browser_cdp_session()
     for _ in range(CONTEXTS):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         tab = context.new_page()
+        tab.goto(urljoin(url, NOTHING))
         before = _processes(inside)
         tab.goto(url)
         at = tab.evaluate(_READY, [ready, least])

@@ -36,6 +36,7 @@ from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
 from groundspeed.service.usecases.import_tables import link_versions, without_index
+from groundspeed.service.usecases.locking import held
 
 ANALYSE = "groundspeed.control.analyse"
 BATCH_ROWS = 200_000
@@ -357,8 +358,9 @@ class _Importer:
             moved = self._order(session, project, request)
             link_versions(session, self.writer.places.project_id)
             if moved:  # what detection keeps of a series counts commits as they stood
-                changed = col(Series.project_id) == self.writer.places.project_id
-                session.execute(update(Series).where(changed).values(state=None))
+                ours = col(Series.project_id) == self.writer.places.project_id
+                session.execute(held(select(col(Series.id)).where(ours).order_by(col(Series.id))))
+                session.execute(update(Series).where(ours, col(Series.state).is_not(None)).values(state=None))
             series = self.writer.mark(session, whole=moved or len(self.writer.places.commits) > FEW_COMMITS)
             if self.options.analyse:
                 for start in range(0, len(series), _ANALYSE_AT_ONCE):

@@ -106,6 +106,18 @@ def test_a_driver_that_is_bad_for_all_ends_at_the_canaries(make: Make) -> None:
     assert not shown.findings
 
 
+def test_a_first_canary_that_is_worse_has_nobody_to_disagree_with(make: Make) -> None:
+    one = make(3, n01=Machine("n01", driver_effect={("rack_compute", NEW): 0.05}))
+    one.create(canary=1, waves=(1.0,))
+    one.through(rounds=7)
+    shown = page(one)
+    assert (shown.state, shown.phase) == ("held", "canary")
+    (line,) = shown.findings
+    assert line.startswith("n01: compute: throughput is 5.")
+    assert line.endswith("; no other node has been measured yet.")
+    assert "1 node was measured" in shown.answer_reason
+
+
 def test_a_harmless_driver_goes_through_all_waves_by_itself(make: Make) -> None:
     one = make(6)
     one.create(canary=1, waves=(0.4, 1.0))

@@ -54,12 +54,15 @@ class Odd:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A node that is individually worse than the margin after the change; ``worsening`` is relative."""
+    """A node that is individually worse than the margin after the change; ``worsening`` is relative. ``alone``: no
+    other node has been measured so far, so that there is nobody to disagree with.
+    """
 
     node: str
     metric: str
     worsening: float
     margin: float
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,8 @@ def _disagreements(
         others = np.delete(change[:, metric], node)
         others = others[np.isfinite(others)]
         if not others.size or worse - float(np.median(others)) > math.log1p(margins[metric]):
-            found.append(Disagreement(evidence.nodes[node], names[metric], math.expm1(worse), float(margins[metric])))
+            name, margin = evidence.nodes[node], float(margins[metric])
+            found.append(Disagreement(name, names[metric], math.expm1(worse), margin, not others.size))
     return tuple(found)
 
 

@@ -147,7 +147,8 @@ def _answer(
     effect: Effect, p: float, worse: float, high: float, bad: int, margin: float, config: FleetConfig
 ) -> tuple[Answer, str]:
     if effect.nodes < 3:
-        return "not-enough-evidence", f"{effect.nodes} nodes were measured on both sides; at least 3 are needed"
+        there = "1 node was" if effect.nodes == 1 else f"{effect.nodes} nodes were"
+        return "not-enough-evidence", f"{there} measured on both sides; at least 3 are needed"
     if p <= config.alpha and worse >= margin:
         return "no-go", f"worse by {worse:.2%} over {effect.nodes} nodes, at least the margin of {margin:.2%}"
     if _share_at_least(bad, effect.nodes, config.alpha) > config.bad_share:

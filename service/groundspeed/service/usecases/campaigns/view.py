@@ -169,8 +169,9 @@ def _findings(nodes: list[w.CampaignNodeRow], report: dict[str, Any]) -> list[st
             text += f". {shifted[name]['metric']} is {_worse(shifted[name]['worsening'])} there"
         said.append(f"{text}.")
     said += [
-        f"{one['node']} disagrees with the fleet: {one['metric']} is {_worse(one['worsening'])} after the change, with "
-        f"its settings as they were (margin {one['margin']:.2%})."
+        f"{one['node']}{': ' if one.get('alone') else ' disagrees with the fleet: '}"
+        f"{one['metric']} is {_worse(one['worsening'])} after the change, with its settings as they were (margin "
+        f"{one['margin']:.2%}){'; no other node has been measured yet' if one.get('alone') else ''}."
         for one in report.get("disagreements", ())
     ]
     said += [

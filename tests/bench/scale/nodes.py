@@ -10,7 +10,6 @@ they are in the processor time of the whole API process, which is told beside it
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import resource
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+from simulated import Connection
 from sqlalchemy import func, select
 
 from databases import PostgresServer
@@ -82,6 +82,8 @@ class Simulated:
     jobs: int
     done: int = 0
     twice: int = 0
+    lost: int = 0
+    """Leases that ended because the simulation was too slow for its signs of life, and questions without an answer."""
     plan_ms: float = 0.0
     dispatch_ms: float = 0.0
     tick_ms: float = 0.0
@@ -111,15 +113,20 @@ def measure(server: PostgresServer, folder: Path, nodes: int, jobs_: int) -> Sim
     port = free_port()
     environment = os.environ | {"GROUNDSPEED_DATABASE_URL": url, "GROUNDSPEED_DATA_DIR": str(data),
                                 "GROUNDSPEED_PORT": str(port), "GROUNDSPEED_LOG_LEVEL": "WARNING",
-                                "GROUNDSPEED_BROKER_URL": broker.url, "OMP_NUM_THREADS": "1"}  # fmt: skip
-    process = subprocess.Popen([sys.executable, "-m", "groundspeed.service", "api"], env=environment)
+                                "GROUNDSPEED_BROKER_URL": broker.url, "OMP_NUM_THREADS": "1",
+                                "GROUNDSPEED_LEASE_S": "600", "GROUNDSPEED_HEARTBEAT_S": "60"}  # fmt: skip
+    with (folder / "api.log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", "groundspeed.service", "api"], env=environment, stderr=log)
     found = Simulated(nodes, jobs_)
     try:
         _wait(port)
         asyncio.run(_run(found, db, folder, port, process.pid, server))
+    except BaseException:
+        sys.stderr.write((folder / "api.log").read_text(errors="replace")[-5000:])
+        raise
     finally:
-        process.terminate()
-        process.wait(20)
+        process.kill()
+        process.wait()
         broker.kill()
     with db.read() as session:
         found.done = session.execute(select(func.count()).where(t.Job.state == "done")).scalar_one()
@@ -138,7 +145,7 @@ async def _run(found: Simulated, db: Database, folder: Path, port: int, api: int
     ticks.start()
     stop = asyncio.Event()
     beats = [
-        asyncio.create_task(_live(Connection(port, one.node), i, found, stop)) for i, one in enumerate(connections)
+        asyncio.create_task(_live(Connection(port, one.node), one, i, found, stop)) for i, one in enumerate(connections)
     ]
     gauge = Gauge(port, api, server)
     half = (found.jobs - ALONE) // 2
@@ -228,6 +235,8 @@ class Gauge:
         self._api = psutil.Process(api)
         assert server.process is not None
         self._server = psutil.Process(server.process.pid)
+        self._store: dict[int, float] = {}
+        """Of its processes when they were last seen: some end."""
         self._before: tuple[dict[str, dict[str, float]], float, float]
 
     def begin(self) -> None:
@@ -258,11 +267,10 @@ class Gauge:
             r'^groundspeed_scheduler_(\w+)_total\{part="([^"]+)"\} (\S+)', text, re.MULTILINE
         ):
             parts[what][part] = float(value)
-        store = 0.0
         for one in (self._server, *self._server.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                store += _cpu_s(one)
-        return parts, _cpu_s(self._api), store
+                self._store[one.pid] = _cpu_s(one)
+        return parts, _cpu_s(self._api), sum(self._store.values())
 
 
 def _cpu_s(process: psutil.Process) -> float:
@@ -276,42 +284,6 @@ def _processor_s() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-class Connection:
-    """A node's connection to the service, kept open; a message is repeated when it breaks, as a worker does it."""
-
-    def __init__(self, port: int, node: str) -> None:
-        self.node = node
-        self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def post(self, path: str, message: v1.Wire) -> dict[str, object]:
-        body = message.model_dump_json().encode()
-        head = f"POST /api/v1{path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-        while True:
-            try:
-                return await self._send(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-            except (OSError, asyncio.IncompleteReadError):
-                self._streams = None
-                await asyncio.sleep(0.2)
-
-    async def _send(self, request: bytes) -> dict[str, object]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
-        writer.write(request)
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = re.search(r"^content-length: (\d+)", head, re.MULTILINE)
-        assert length is not None, head
-        body = await reader.readexactly(int(length[1]))
-        assert head.startswith("http/1.1 200"), (head, body)
-        answer: dict[str, object] = json.loads(body)
-        return answer
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-
-
 async def _register(one: Connection) -> None:
     message = v1.RegisterRequest(
         protocol=v1.PROTOCOL,
@@ -323,7 +295,7 @@ async def _register(one: Connection) -> None:
     assert (await one.post("/workers/register", message))["accepted"]
 
 
-async def _live(one: Connection, index: int, found: Simulated, stop: asyncio.Event) -> None:
+async def _live(one: Connection, worker: Connection, index: int, found: Simulated, stop: asyncio.Event) -> None:
     """A node's own signs of life, which come every ten seconds whatever it does."""
     pause = NODE_BEAT_S * (index % found.nodes) / found.nodes
     while True:
@@ -331,27 +303,39 @@ async def _live(one: Connection, index: int, found: Simulated, stop: asyncio.Eve
             await asyncio.wait_for(stop.wait(), pause)
             one.close()
             return
-        # The attempts are left out: they give their own, and their silence is too short to be taken for their end.
-        beat = await one.post(f"/workers/{one.node}/heartbeat", v1.NodeHeartbeat(protocol=v1.PROTOCOL))
+        alive = v1.NodeHeartbeat(protocol=v1.PROTOCOL, attempts=tuple(worker.attempts))
+        beat = await one.post(f"/workers/{one.node}/heartbeat", alive)
         assert beat["state"] == "active", beat
         pause = NODE_BEAT_S
 
 
 async def _node(one: Connection, left: list[int], found: Simulated, *, results: bool) -> None:
+    """Runs jobs for as long as any are left; one that it has lost is left again, as for a worker."""
     while left[0] > 0:
         left[0] -= 1
-        asking = v1.ClaimRequest(protocol=v1.PROTOCOL, node=one.node, delivery=uuid.uuid4().hex)
-        begin = time.perf_counter()
-        claim = await one.post(f"/workers/{one.node}/next", asking)
-        found.claims_s.append(time.perf_counter() - begin)
-        attempt = claim["attempt_id"]
-        assert attempt, claim["reason"]
-        beat = await one.post(f"/attempts/{attempt}/heartbeat", v1.AttemptHeartbeat(phase="run"))
-        assert beat["verdict"] == "continue", beat
-        if results:
-            ack = await one.post(f"/attempts/{attempt}/runs", v1.RunBatch(runs=(run(),)))
-            assert ack["accepted"], ack
-        assert (await one.post(f"/attempts/{attempt}/finish", v1.FinishRequest(state="succeeded")))["ok"]
+        if not await _job(one, found, results=results):
+            left[0] += 1
+            found.lost += 1
+            await asyncio.sleep(0.5)
+            assert found.lost < found.jobs, "jobs are lost for ever"
+
+
+async def _job(one: Connection, found: Simulated, *, results: bool) -> bool:
+    asking = v1.ClaimRequest(protocol=v1.PROTOCOL, node=one.node, delivery=uuid.uuid4().hex)
+    begin = time.perf_counter()
+    claim = await one.post(f"/workers/{one.node}/next", asking)
+    found.claims_s.append(time.perf_counter() - begin)
+    if claim["attempt_id"] is None:
+        return False
+    attempt = str(claim["attempt_id"])
+    one.attempts.add(attempt)
+    beat = await one.post(f"/attempts/{attempt}/heartbeat", v1.AttemptHeartbeat(phase="run"))
+    if results and beat["verdict"] == "continue":
+        ack = await one.post(f"/attempts/{attempt}/runs", v1.RunBatch(runs=(run(),)))
+        assert ack["accepted"] or ack["already"], ack
+    ended = await one.post(f"/attempts/{attempt}/finish", v1.FinishRequest(state="succeeded"))
+    one.attempts.discard(attempt)
+    return bool(ended["ok"])
 
 
 def _wait(port: int) -> None:
@@ -368,7 +352,9 @@ def _wait(port: int) -> None:
 def report(found: Simulated, say: Callable[[str], None]) -> None:
     """The figures, and what they are held against."""
     seconds = sum(phase.seconds for phase in found.phases)
-    say(f"\n{found.nodes} nodes, {found.jobs} jobs: {found.done} done, {found.twice} twice, {seconds:.0f} s")
+    say(
+        f"\n{found.nodes} nodes, {found.jobs} jobs: {found.done} done, {found.twice} twice, {found.lost} lost on the way, {seconds:.0f} s"
+    )
     say(f"a claim takes {found.quantile_ms(0.5):.0f} ms (p50), {found.quantile_ms(0.99):.0f} ms (p99)")
     say(f"\n{'processor time, ms a job':<28}" + "".join(f"{phase.name:>26}" for phase in found.phases))
     for name, value in (("plan", found.plan_ms), ("dispatch", found.dispatch_ms), ("tick", found.tick_ms)):

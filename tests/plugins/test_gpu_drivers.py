@@ -51,7 +51,7 @@ def test_every_line_is_in_the_documentation_with_its_command(root):
 
 def test_the_time_is_shared_out_among_the_lines_and_what_one_leaves_the_next_get():
     assert set(lines.WEIGHTS) == set(lines.LINES)
-    assert lines.share_of("same", ["overhead"], 490) == pytest.approx(400)
+    assert lines.share_of("same", ["overhead"], 600) == pytest.approx(470)
     assert lines.share_of("overhead", [], 300) == 300
 
 

@@ -394,9 +394,9 @@ LINES = {one.__name__: one for one in (
     same, overhead, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults,
     straggler, agree,
 )}  # fmt: skip
-WEIGHTS = {"same": 400, "overhead": 90, "same_collectives": 150, "sensitivity": 410, "gemm": 25, "nccl": 150, "failures": 50,
-           "more": 230, "attention": 90, "kernel": 55, "loader": 30, "scaling": 100, "faults": 90, "straggler": 60,
-           "agree": 70}  # fmt: skip
+WEIGHTS = {"same": 470, "overhead": 130, "same_collectives": 150, "sensitivity": 470, "gemm": 50, "nccl": 150, "failures": 60,
+           "more": 330, "attention": 140, "kernel": 60, "loader": 40, "scaling": 100, "faults": 90, "straggler": 60,
+           "agree": 90}  # fmt: skip
 """What each line wants of a short time, in seconds of one H200 (those over several: of two)."""
 
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
 from groundspeed.service.wire import v1
@@ -28,16 +30,22 @@ TARGET = 3.0
 
 @dataclass(frozen=True)
 class Rate:
-    """Results a second, the median of several turns."""
+    """Results a second, the median of several turns, and processor time in milliseconds a message."""
 
     engine: str
     batch: int
     service: float
     floor: float
+    service_ms: float
+    floor_ms: float
 
     @property
     def ratio(self) -> float:
         return self.floor / self.service
+
+    @property
+    def ratio_of_processor_time(self) -> float:
+        return self.service_ms / self.floor_ms
 
 
 def measure(engine: str, url: str, floor_url: str, folder: Path, turns: int, singles: int, batches: int) -> list[Rate]:
@@ -49,17 +57,20 @@ def measure(engine: str, url: str, floor_url: str, folder: Path, turns: int, sin
     attempt = world.attempt(world.job(world.revisions[0], KEYS))
     db.close()
     bodies = _Bodies()
-    with _service(url, folder) as service, _floor(floor_url, folder) as floor:
-        path = f"/api/v1/attempts/{attempt}/runs"
-        _post(service, path, bodies.take(100, 1))
-        _post(floor, "/runs", bodies.take(100, 1))
+    with _service(url, folder) as service, _floor(floor_url) as floor:
+        sides = (service, f"/api/v1/attempts/{attempt}/runs"), (floor, "/runs")
+        for side in sides:
+            _post(*side, bodies.take(100, 1))
         found = []
         for size, count in ((1, singles), (100, batches)):
-            rates: list[tuple[float, float]] = []
+            turned: list[tuple[float, ...]] = []
             for _ in range(turns):
                 sent = bodies.take(size, count)
-                rates.append((size * count / _post(service, path, sent), size * count / _post(floor, "/runs", sent)))
-            found.append(Rate(engine, size, *(statistics.median(side) for side in zip(*rates, strict=True))))
+                (taken, busy), (floor_taken, floor_busy) = (_post(*side, sent) for side in sides)
+                turned.append(
+                    (size * count / taken, size * count / floor_taken, 1e3 * busy / count, 1e3 * floor_busy / count)
+                )
+            found.append(Rate(engine, size, *(statistics.median(side) for side in zip(*turned, strict=True))))
         return found
 
 
@@ -84,10 +95,21 @@ class _Bodies:
         return out
 
 
-def _post(port: int, path: str, bodies: list[bytes]) -> float:
-    """Seconds for all of them, one after another over one connection."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Server:
+    port: int
+    pid: int
+
+    def busy_s(self) -> float:
+        """Processor time so far."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
+
+
+def _post(server: Server, path: str, bodies: list[bytes]) -> tuple[float, float]:
+    """Seconds for all of them, one after another over one connection, and of processor time of the server."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    busy, start = server.busy_s(), time.perf_counter()
     for body in bodies:
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -96,11 +118,11 @@ def _post(port: int, path: str, bodies: list[bytes]) -> float:
         assert b'"refused":{}' in text or b'"ok":true' in text, text[:500]
     taken = time.perf_counter() - start
     connection.close()
-    return taken
+    return taken, server.busy_s() - busy
 
 
 @contextmanager
-def _service(url: str, folder: Path) -> Iterator[int]:
+def _service(url: str, folder: Path) -> Iterator[Server]:
     port = free_port()
     settings = {
         "GROUNDSPEED_DATABASE_URL": url,
@@ -108,20 +130,21 @@ def _service(url: str, folder: Path) -> Iterator[int]:
         "GROUNDSPEED_PORT": str(port),
         "GROUNDSPEED_LOG_LEVEL": "ERROR",
     }
-    with process([sys.executable, "-m", "groundspeed.service", "api"], settings, port):
-        yield port
+    with process([sys.executable, "-m", "groundspeed.service", "api"], settings, port) as pid:
+        yield Server(port, pid)
 
 
 @contextmanager
-def _floor(url: str, folder: Path) -> Iterator[int]:
+def _floor(url: str) -> Iterator[Server]:
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--factory", "floor:app", "--port", str(port), "--no-access-log"]
-    with process([*command, "--app-dir", str(HERE), "--log-level", "error"], {"FLOOR_DATABASE_URL": url}, port):
-        yield port
+    with process([*command, "--app-dir", str(HERE), "--log-level", "error"], {"FLOOR_DATABASE_URL": url}, port) as pid:
+        yield Server(port, pid)
 
 
 @contextmanager
-def process(command: list[str], settings: dict[str, str], port: int) -> Iterator[None]:
+def process(command: list[str], settings: dict[str, str], port: int) -> Iterator[int]:
+    """Its process id, once it listens."""
     process = subprocess.Popen(command, env=os.environ | settings)
     try:
         deadline = time.monotonic() + 300
@@ -133,7 +156,7 @@ def process(command: list[str], settings: dict[str, str], port: int) -> Iterator
             except OSError:
                 assert time.monotonic() < deadline, f"{command[2]} does not listen"
                 time.sleep(0.1)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -23,7 +23,7 @@ from groundspeed.service.db.samples import pack
 from world import NOW, World, sha
 
 POINTS = 5000
-TURNS = 60
+TURNS = 100
 TARGET = 2.0
 
 

@@ -98,6 +98,8 @@ class MeasureSection(Section):
     """Stop when the interval of the median is this narrow (0.01 = ±1 %)."""
     profile: bool | None = None
     """Run the separate device-trace pass where the device has one."""
+    profile_time_s: Annotated[float, Field(gt=0)] | None = None
+    """Trace as many steps as fill this, within bounds."""
 
 
 class SuiteSection(Section):

@@ -10,6 +10,7 @@ from sqlalchemy import Integer, Row, String, and_, cast, func, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
+from groundspeed.service.db.sets import among, one_of
 
 OPEN_STATES = ("new", "acknowledged", "in-progress")
 """Regressions that somebody still has to look at."""
@@ -134,10 +135,12 @@ def revision_columns(session: Session, project_id: int, positions: Collection[in
     at, title = epoch_seconds(session, col(r.committed_at)), func.substr(col(r.title), 1, 120)
     query = select(col(r.id), col(r.sha), col(r.position), at, col(r.author), title)
     query = query.where(col(r.project_id) == project_id).order_by(col(r.position))
-    if len(positions) <= 100:
-        return fetch(session, query.where(col(r.position).in_(positions)))
-    # A range is read in one go; a list of thousands would be looked up one by one.
-    found = fetch(session, query.where(col(r.position).between(min(positions), max(positions))))
+    low, high = min(positions), max(positions)
+    if 2 * len(positions) < high - low:
+        chosen = query.where(one_of(col(r.position), among("positions")))
+        return session.connection().execute(chosen, {"positions": sorted(positions)}).all()
+    # Nearly all of a range are read in one go; of a list each would be looked up.
+    found = fetch(session, query.where(col(r.position).between(low, high)))
     return [row for row in found if row.position in positions]
 
 

@@ -99,6 +99,12 @@ def compare(out, variable, seconds, most, *, small=False):
     sys.stdout.write(f"{sum(1 for _ in (out / 'samples.jsonl').open())} processes, {out}\n")
 
 
+def rounds_in(path):
+    """How many rounds an earlier run has begun: what is measured now is added to them."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return max((json.loads(line)["round"] + 1 for line in lines), default=0)
+
+
 def round_of(number):
     """One process of each suite and side; the sides of a suite stand beside each other."""
     order = SIDES if number % 2 == 0 else SIDES[::-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.columns import json_column, time_column, time_or_none
@@ -104,7 +104,7 @@ class Device(SQLModel, table=True):
     index: int = 0
     uuid: str = Field(max_length=100, index=True)
     model: str = ""
-    memory_bytes: int = 0
+    memory_bytes: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     facts: dict[str, Any] = json_column()
 
 

@@ -213,10 +213,13 @@ class _Frame:
 
 def _events(session: Session, project_id: int, revisions: v.Revisions) -> tuple[v.EventMark, ...]:
     """Events at the first commit shown that is not older; those before all or after all have no place."""
+    events = reads.events_of_project(session, project_id)
+    if not events:
+        return ()
     order = sorted(range(len(revisions.id)), key=revisions.at.__getitem__)
     times = [revisions.at[i] for i in order]
     out = []
-    for event in reads.events_of_project(session, project_id):
+    for event in events:
         at = bisect_left(times, int(event.at.timestamp()))
         if event.revision_id in revisions.id:
             place: int | None = revisions.id.index(event.revision_id)

@@ -185,4 +185,8 @@ def test_every_line_runs_small(root, tmp_path, line):
     assert tables
     reports = tmp_path / f"{line}.jsonl"
     runs = list(map(json.loads, reports.read_text().splitlines())) if reports.exists() else []
-    assert not [one["evidence"] for one in runs if one["outcome"] in {"failed", "crashed"} and line not in {"faults", "failures"}]
+    assert not [
+        one["evidence"]
+        for one in runs
+        if one["outcome"] in {"failed", "crashed"} and line not in {"faults", "failures"}
+    ]

@@ -126,9 +126,11 @@ def of_asv(options: argparse.Namespace, python: str, sha: str) -> dict[str, Any]
         asv += ["--bench", regex]
     home = {"HOME": str(options.work)}  # asv keeps what it knows of machines in the home folder
     run([python, "-m", "asv", "machine", "--yes", "--config", str(conf), "--machine", "here"], options.checkout, **home)
+    folder = options.work / "asv/results_dir/here"
+    for old in folder.glob(f"{sha[:8]}-*.json"):  # asv would add to what an earlier run left
+        old.unlink()
     run(asv, options.checkout, **home)
-    files = (options.work / "asv/results_dir/here").glob(f"{sha[:8]}-*.json")
-    (found,) = [path for path in files if options.environment in path.name]
+    (found,) = [path for path in folder.glob(f"{sha[:8]}-*.json") if options.environment in path.name]
     return parsed(run([python, "-c", ASV, str(conf), str(found)], options.checkout, PYTHONPATH=str(ROOT / "plugins")))
 
 

@@ -41,6 +41,9 @@ class Recording:
 
 def load(folder: Path) -> Recording:
     """Raises SystemExit when there is too little for a campaign, and for a process that did not end well."""
+    for name in ("environments.json", "samples.jsonl"):
+        if not (folder / name).is_file():
+            raise SystemExit(f"{folder} has no {name}: give the folder that `compare` has filled")
     about = json.loads((folder / "environments.json").read_text())
     found: dict[int, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
     lines = [json.loads(text) for text in (folder / "samples.jsonl").read_text().splitlines()]

@@ -94,7 +94,12 @@ def compare(out, variable, seconds, most, *, small=False):
     known = {side: read_in(variables) for side, variables in sides.items()}
     about = {"variable": variable, **machine(), **known}
     (out / "environments.json").write_text(json.dumps(about, indent=1) + "\n")
-    jobs = [of_side(one, number, sides[one["side"]], small=small) for number in range(most) for one in round_of(number)]
+    begun = rounds_in(out / "samples.jsonl")
+    jobs = [
+        of_side(one, number, sides[one["side"]], small=small)
+        for number in range(begun, begun + most)
+        for one in round_of(number)
+    ]
     Sides(out / "samples.jsonl", [""] if small else ["0"]).run({"" if small else "0": jobs}, until - time.monotonic())
     sys.stdout.write(f"{sum(1 for _ in (out / 'samples.jsonl').open())} processes, {out}\n")
 

@@ -62,9 +62,14 @@ def wait(path: str) -> None:
         time.sleep(_LOOK_S)
     if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116 - three calls of one kind
         return
-    with open(path, "rb", buffering=0) as pipe:  # noqa: PTH123 - one byte, unbuffered
-        if pipe.read(1) != _OPEN:
+    # Not to wait for a writer: where there is none any more, reading ends at once.
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.set_blocking(pipe, True)
+        if os.read(pipe, 1) != _OPEN:
             raise GateClosed(_WORDS)
+    finally:
+        os.close(pipe)
 
 
 _WORDS = "the gate of this process was closed before its turn came"

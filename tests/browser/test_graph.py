@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from sqlmodel import col, select
 
 from groundspeed.service.db import tables as t
-from groundspeed.service.usecases.views.graph import thin
+from groundspeed.service.usecases.views.history import thin
 
 from .conftest import Site, Tab
 

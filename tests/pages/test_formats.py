@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groundspeed.service.pages import formats
-from groundspeed.service.usecases.views.graph import thin
+from groundspeed.service.usecases.views.history import thin
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from groundspeed.service.pages.formats import digits, quantity, scale_of, stamp
-from groundspeed.service.usecases.views.graph import thin
+from groundspeed.service.usecases.views.history import thin
 from groundspeed.service.wire import views as v
 
 WIDTH, HEIGHT = 960, 340

@@ -114,6 +114,7 @@ def _succeed() -> Any:
 
 
 _TAKE, _SUCCEED = _take(), _succeed()
+_TOLD = update(_ROW).where(one_of(_ROW.c.id, among("ids"))).values(hinted_at=bindparam("now"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,21 +311,19 @@ def announce_forgotten(database: Database, now: datetime, after_s: float, limit:
     with database.transaction() as session:
         late = col(Job.hinted_at) < now - timedelta(seconds=after_s)
         query = (
-            select(Job)
+            select(col(Job.id), col(Job.requirements), col(Job.hinted_at), col(Job.created_at))
             .where(col(Job.state) == "queued", or_(late, col(Job.hinted_at).is_(None)))
             .where(or_(col(Job.not_before).is_(None), col(Job.not_before) <= now))
             .order_by(col(Job.priority), col(Job.id))
             .limit(limit)
         )
-        waiting = [job for job in session.scalars(held(query, skip=True)) if _worth_telling(job, now)]
-        for job in waiting:
-            job.hinted_at = now
-            session.add(job)
-        outbox.enqueue_all(session, RUN_JOB, [{"job_id": job.id, "pool": pool(job)} for job in waiting])
+        rows = session.execute(held(query, skip=True)).tuples().all()
+        waiting = [(id_ or 0, needs) for id_, needs, told, made in rows if _worth_telling(told, made, now)]
+        if waiting:
+            session.connection().execute(_TOLD, {"ids": [id_ for id_, _ in waiting], "now": now})
+        outbox.enqueue_all(session, RUN_JOB, [{"job_id": id_, "pool": pool_of(needs)} for id_, needs in waiting])
         return len(waiting)
 
 
-def _worth_telling(job: Job, now: datetime) -> bool:
-    if job.hinted_at is None:
-        return True
-    return now - job.hinted_at >= (job.hinted_at - job.created_at) / 2
+def _worth_telling(told: datetime | None, made: datetime, now: datetime) -> bool:
+    return told is None or now - told >= (told - made) / 2

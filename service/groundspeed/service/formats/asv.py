@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from groundspeed.service.formats import quick_json
 from groundspeed.service.formats.records import (
     Fact,
     Grid,
@@ -43,7 +44,10 @@ _BY_PREFIX = {"time_": ("time", "seconds"), "timeraw_": ("time", "seconds"), "me
 _BY_PREFIX |= {"peakmem_": ("peakmemory", "bytes"), "track_": ("track", "unit")}
 _NUMBER_OR_NONE = {float, type(None)}
 _STATISTIC = {float, int, type(None)}
+_FLOATS = {float}
+_MARKED = {float, int, type(None), bool}
 _HEAD = ("commit_hash", "date", "env_name", "params", "python", "requirements", "env_vars", "durations")
+_LARGE = 2.0**63
 _FACT_KEYS = {"arch", "cpu", "machine", "os", "ram", "num_cpu", "python", "version"}
 
 
@@ -84,7 +88,7 @@ def read_machine(document: Document) -> Mapping[str, Any]:
 
 def parse(document: Document, tree: Tree | None = None) -> Iterator[Item]:
     """All results of one file: a grid for each benchmark, a record for one that failed as a whole."""
-    doc = document.json()
+    doc, marked = _read(document)
     tree = tree or Tree()
     if isinstance(doc, dict) and "results" not in doc and _is_benchmarks(doc):
         yield Skipped("describes asv benchmarks and holds no results", document.where())
@@ -98,7 +102,29 @@ def parse(document: Document, tree: Tree | None = None) -> Iterator[Item]:
     if columns is None:
         yield from _parse_v1(document, doc, results, origin, tree)
     else:
-        yield from _parse_v2(document, results, [str(c) for c in list_of(columns)], origin, tree)
+        yield from _parse_v2(document, results, [str(c) for c in list_of(columns)], origin, tree, marked=marked)
+
+
+def _read(document: Document) -> tuple[Any, bool]:
+    """The document, and whether a ``False`` among its results stands for a NaN."""
+    try:
+        doc, marked = quick_json.loads(document.data())
+        known = isinstance(doc, dict) and (not marked or doc.get("result_columns") is not None)
+        # Runs are told apart by the head, so that it has to come out as the usual reader gives it.
+        if known and all(_is_same(value, marked=marked) for name, value in doc.items() if name != "results"):
+            return doc, marked
+    except (quick_json.NotQuick, RecursionError):
+        pass
+    return document.json(), False
+
+
+def _is_same(value: Any, *, marked: bool) -> bool:
+    """Whether the quick reader reads this as the usual one does: no marks, no integers too large for it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return all(_is_same(v, marked=marked) for v in value)
+    return not (marked and value is False) and not (isinstance(value, float) and abs(value) >= _LARGE)
 
 
 def _is_benchmarks(doc: Mapping[str, Any]) -> bool:
@@ -158,7 +184,7 @@ def _environment(doc: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Fac
 
 
 def _parse_v2(
-    document: Document, results: Mapping[str, Any], columns: Sequence[str], origin: Origin, tree: Tree
+    document: Document, results: Mapping[str, Any], columns: Sequence[str], origin: Origin, tree: Tree, *, marked: bool
 ) -> Iterator[Item]:
     for name, row in results.items():
         if not isinstance(row, list):
@@ -166,7 +192,7 @@ def _parse_v2(
             continue
         entry = dict(zip(columns, row, strict=False))
         statistics = {key: col for key, name_ in _STATISTICS_V2 if (col := entry.get(name_)) is not None}
-        yield from _entry(document, name, entry, statistics, origin, tree)
+        yield from _entry(document, name, entry, statistics, origin, tree, marked=marked)
 
 
 def _parse_v1(
@@ -201,8 +227,9 @@ def _statistics_v1(stats: list[Any] | None) -> dict[str, list[float | None]]:
 
 
 def _entry(
-    document: Document, name: str, entry: Mapping[str, Any], statistics: Mapping[str, Any], origin: Origin, tree: Tree
-) -> Iterator[Item]:
+    document: Document, name: str, entry: Mapping[str, Any], statistics: Mapping[str, Any], origin: Origin, tree: Tree,
+    *, marked: bool = False,
+) -> Iterator[Item]:  # fmt: skip
     described = tree.benchmarks.get(name, {})
     metric = tree.metrics.get(name) or tree.metrics.setdefault(name, metric_for(name, described))
     version = entry.get("version")
@@ -233,6 +260,10 @@ def _entry(
             return
         yield Skipped(f"{len(values) - 1} values beyond the first have no parameters", document.where(pointer=name))
         values = values[:1]
+    columns: dict[str, list[float | None]] = {}
+    for key, given in statistics.items():
+        if (column := _column(given, len(values), marked=marked)) is not None:
+            columns[key] = column
     started = entry.get("started_at")
     duration = entry.get("duration")
     yield Grid(
@@ -244,7 +275,7 @@ def _entry(
         values=values,
         version=version[:200],
         axis_reprs=tuple(tuple(a) for a in params),
-        columns={k: c for k, column in statistics.items() if (c := _column(column, len(values))) is not None},
+        columns=columns,
         samples=_samples(entry.get("samples"), len(values)),
         started_at=parse_time(started) if isinstance(started, int | float) else None,
         duration_s=float(duration) if isinstance(duration, int | float) and 0 <= duration < 1e9 else 0.0,
@@ -261,13 +292,20 @@ def _value(value: object) -> float | None:
     return math.nan
 
 
-def _column(column: object, length: int) -> list[float | None] | None:
+def _column(column: object, length: int, *, marked: bool = False) -> list[float | None] | None:
     """A column of statistics; None when it is none. Integers beyond what is written of them are unknown."""
     if not isinstance(column, list) or len(column) != length:
         return None
     kinds = set(map(type, column))
+    if kinds == _FLOATS:
+        return column
     if not kinds <= _STATISTIC:
-        return None
+        if not marked or not kinds <= _MARKED:
+            return None
+        column = [math.nan if v is False else v for v in column]
+        kinds = set(map(type, column))
+        if not kinds <= _STATISTIC:
+            return None
     if int in kinds and not _short_integers(column, kinds):
         return [finite(v) for v in column]
     return column

@@ -1,8 +1,8 @@
 """Grids made ready for a table: what needs computing is computed here, so that other processes can do it.
 
 Parsing takes half of the import of a long history. :func:`read_file` reads a file here, :func:`send_file` in a process
-of a pool: what it gives back is cheap to send (flat arrays, statistics as text, axes once), and :class:`Receiver`
-makes the same of it.
+of a pool: what it gives back is cheap to send (flat arrays, statistics as text, what benchmarks are once), and
+:class:`Receiver` makes the same of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import math
+import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -187,10 +188,18 @@ def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
     return found, None
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A file's items on their way between processes: grids as tuples without their numbers, which stand in a row."""
+Known = tuple[str, str, Metric, tuple[tuple[str, tuple[Scalar, ...]], ...], tuple[tuple[str, ...], ...], str]
+"""What a benchmark is in all files: name, version, metric, axes, their values as the tool wrote them, their key."""
 
+
+@dataclass(slots=True)
+class Sent:
+    """A file's items on their way between processes: grids as tuples without their numbers, which stand in a row, and
+    without what is the same in all files, which is in ``new`` when ``process`` sends it for the first time.
+    """
+
+    process: int
+    new: list[Known]
     items: list[Any]
     values: array[float]
     spreads: array[float]
@@ -198,57 +207,57 @@ class Sent:
     refused: Refused | None
 
 
-_SENT_AXES: set[str] = set()
+_SENT: dict[tuple[str, str, str], int] = {}
 
 
 def send_file(path: str, name: str) -> Sent:
-    """What :func:`read_file` finds, for a :class:`Receiver` in another process. Axes go once from each process."""
+    """What :func:`read_file` finds, for a :class:`Receiver` in another process."""
     found, refused = read_file(path, name)
-    sent = Sent([], array("d"), array("d"), array("q"), refused)
+    sent = Sent(os.getpid(), [], [], array("d"), array("d"), array("q"), refused)
     for item in found:
         if not isinstance(item, Prepared):
             sent.items.append(item)
             continue
-        axes = None
-        if item.axes and item.axes_key not in _SENT_AXES:
-            _SENT_AXES.add(item.axes_key)
-            axes = item.axes, item.axis_reprs
+        key = item.benchmark, item.version, item.axes_key
+        nth = _SENT.get(key)
+        if nth is None:
+            nth = _SENT[key] = len(_SENT)
+            axes = item.axes, item.axis_reprs, item.axes_key
+            sent.new.append((item.benchmark, item.version, item.metric, *axes))
         sent.values.extend(item.values)
         sent.spreads.extend(item.spreads)
         sent.counts.extend(item.counts)
-        size = len(item.values)
-        indices: int | list[int] = size if isinstance(item.indices, range) else list(item.indices)
+        indices: int | list[int] = len(item.values) if isinstance(item.indices, range) else list(item.indices)
         sent.items.append((
-            item.origin, item.benchmark, item.version, item.metric, item.where, item.axes_key, axes, indices,
-            item.samples, item.missing, item.facts, item.digest, item.started, item.duration_s, item.read,
+            nth, item.origin, item.where, indices, item.samples or (), item.missing or (), item.facts, item.digest,
+            item.started, item.duration_s, item.read,
         ))  # fmt: skip
     return sent
 
 
 class Receiver:
-    """Makes the items of files that another process has read; remembers the axes that each sends once."""
+    """Makes the items of files that other processes have read; remembers what each of them sends once."""
 
     def __init__(self) -> None:
-        self._axes: dict[str, tuple[Any, Any]] = {"": ((), ())}
+        self._known: dict[int, list[Known]] = {}
 
     def items(self, sent: Sent) -> list[Ready]:
         """The same as :func:`read_file` gave."""
         values, spreads, counts, at = sent.values.tolist(), sent.spreads.tolist(), sent.counts.tolist(), 0
+        all_known = self._known.setdefault(sent.process, [])
+        all_known += sent.new
         found: list[Ready] = []
         for item in sent.items:
             if type(item) is not tuple:
                 found.append(item)
                 continue
-            (origin, benchmark, version, metric, where, key, axes, indices, samples, missing, facts, digest_, started,
-             duration, read) = item  # fmt: skip
-            if axes is not None:
-                self._axes[key] = axes
-            named, reprs = self._axes[key]
+            nth, origin, where, indices, samples, missing, facts, digest_, started, duration, read = item
+            benchmark, version, metric, axes, reprs, key = all_known[nth]
             if type(indices) is int:
                 indices = range(indices)
             end = at + len(indices)
             found.append(Prepared(
-                origin, benchmark, version, metric, where, named, reprs, key, indices, values[at:end],
+                origin, benchmark, version, metric, where, axes, reprs, key, indices, values[at:end],
                 spreads[at:end], counts[at:end], samples, missing, facts, digest_, started, duration, read,
             ))  # fmt: skip
             at = end

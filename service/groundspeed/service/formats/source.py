@@ -67,8 +67,8 @@ class Document:
         except _UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
 
-    def text(self) -> str:
-        """All of it as text (UTF-8 or UTF-16 with a mark); refused beyond MAX_DOCUMENT_BYTES."""
+    def data(self) -> bytes:
+        """All of it, unpacked; refused beyond MAX_DOCUMENT_BYTES."""
         try:
             with self.stream() as stream:
                 data = stream.read(MAX_DOCUMENT_BYTES + 1)
@@ -76,7 +76,11 @@ class Document:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
         if len(data) > MAX_DOCUMENT_BYTES:
             self.refuse(f"is longer than {MAX_DOCUMENT_BYTES >> 20} MiB.", advice="Split it.")
-        return _decoded(data)
+        return data
+
+    def text(self) -> str:
+        """All of it as text (UTF-8 or UTF-16 with a mark); refused beyond MAX_DOCUMENT_BYTES."""
+        return _decoded(self.data())
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(line number from 1, text without its end), streamed; a line longer than 8 MiB is refused."""

@@ -130,7 +130,9 @@ def _time(text: str) -> datetime:
 
 
 def _tags(cells: Sequence[str]) -> tuple[str, ...]:
-    words = cells[0].replace("tag: ", "").split(",") if cells else []
+    if not cells or not cells[0]:
+        return ()
+    words = cells[0].replace("tag: ", "").split(",")
     return tuple(w.strip() for w in words if w.strip())
 
 

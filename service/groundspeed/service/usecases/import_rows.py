@@ -48,6 +48,8 @@ class _Grid:
 
     series: tuple[int, ...]
     benchmark: int
+    key: str
+    """How the keys of its runs begin."""
     start: str
     start_with_more: str
     touched: bool = False
@@ -104,17 +106,18 @@ class Writer:
             ids = tuple(self.places.series_ids(session, benchmark, grid.metric, list(grid.grid().points()), place))
             axes = self._axes_index(grid)
             start = '{"asv": {' + (f'"axes": {axes}' if axes >= 0 else "")
-            known = self._grids[key] = _Grid(ids, benchmark, start, start + ", " if axes >= 0 else start)
-        run_id, run_key, nth = self._run(session, place, grid.benchmark, grid.digest) if grid.values else (0, "", 0)
+            more = start + ", " if axes >= 0 else start
+            known = self._grids[key] = _Grid(ids, benchmark, _key(grid.benchmark), start, more)
+        run_id, run_key, nth = self._run(session, place, known.key + grid.digest) if grid.values else (0, "", 0)
         if run_id:
             facts = (known.start_with_more + grid.facts if grid.facts else known.start) + "}}"
             started = grid.started[: self.places.stamp_length] if grid.started else place.started
             row = self._run_row(run_id, run_key, nth, known.benchmark, place, facts, started, grid.duration_s)
             self._grid_runs.append(row)
             self._add_results(grid, known, run_id, place)
-        benchmark = known.benchmark
-        for record in grid.failures():
-            self._add_run(session, [record], benchmark, place)
+        if grid.missing:
+            for record in grid.failures():
+                self._add_run(session, [record], known.benchmark, place)
 
     def _add_results(self, grid: Prepared, known: _Grid, run_id: int, place: Place) -> None:
         mine: Sequence[int] = known.series
@@ -157,7 +160,7 @@ class Writer:
         params = storable(first.params)
         name = f"{first.benchmark}({readable(params)})" if params else first.benchmark
         digest = digest_of(repr(content).encode(), dump_json(params), first.version)
-        run_id, run_key, nth = self._run(session, place, name, digest)
+        run_id, run_key, nth = self._run(session, place, _key(name) + digest)
         if not run_id:
             return
         worst = next((r for r in records if r.outcome != "ok"), first)
@@ -182,12 +185,13 @@ class Writer:
             self.waiting += 1
             self.added.results += 1
 
-    def _run(self, session: Session, place: Place, name: str, digest: str) -> tuple[int, str, int]:
+    def _run(self, session: Session, place: Place, key: str) -> tuple[int, str, int]:
         """The id for a new run, its key and how many of that key came before; 0 when this very content is there."""
-        key = f"{name[:180]}#{digest}"
-        nth = self._seen.get((place.job_id, key), 0)
-        self._seen[place.job_id, key] = nth + 1
-        if (key, nth) in self.places.runs[place.job_id]:
+        here = place.job_id, key
+        nth = self._seen.get(here, 0)
+        self._seen[here] = nth + 1
+        before = self.places.runs[place.job_id]
+        if before and (key, nth) in before:
             self.added.already += 1
             return 0, key, nth
         self.added.runs += 1
@@ -210,7 +214,7 @@ class Writer:
         run_id: int, key: str, nth: int, benchmark: int, place: Place, facts: str, started: str, duration: float,
     ) -> tuple[Any, ...]:  # fmt: skip
         return (
-            run_id, place.job_id, place.attempt_id, clean_text(key), nth, benchmark, place.revision_id,
+            run_id, place.job_id, place.attempt_id, key, nth, benchmark, place.revision_id,
             place.hardware_id, place.environment_id, place.build_id, place.node_id, facts, started, duration,
         )  # fmt: skip
 
@@ -262,3 +266,8 @@ class Writer:
             rows = [{"series_id": one, "revision_id": at, "created_at": now} for one in some for at in places]
             session.execute(insert(core(SeriesMark)), rows)
         return series
+
+
+def _key(name: str) -> str:
+    """How the key of a run begins; a digest of its content follows."""
+    return clean_text(f"{name[:180]}#")

@@ -18,6 +18,7 @@ from groundspeed.service.db.tables import Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, StaleStateError, detect
 from groundspeed.service.usecases import analyse_many, foretold, grouping
 from groundspeed.service.usecases.analysis_rows import ask_for_more, ledger, store_changes, stored
+from groundspeed.service.usecases.detecting import Detector, detector
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
@@ -45,10 +46,13 @@ def _analyse(db: Database, series_ids: Sequence[int], now: datetime, *, only_mar
         return sum(_analyse_one(db, one, now, only_marked=only_marked) for one in series_ids)
     with db.read() as session:
         lists = analyse_many.by_project(session, series_ids)
-    return sum(_analyse_list(db, one, now, only_marked=only_marked) for one in lists)
+    with detector(len(series_ids)) as one_for_all:
+        return sum(_analyse_list(db, one, now, one_for_all, only_marked=only_marked) for one in lists)
 
 
-def _analyse_list(db: Database, series_ids: Sequence[int], now: datetime, *, only_marked: bool) -> int:
+def _analyse_list(
+    db: Database, series_ids: Sequence[int], now: datetime, detector_: Detector, *, only_marked: bool
+) -> int:
     """Series of one project: those with a state that their news continue one by one, all others together."""
     with db.transaction() as session:
         taken = analyse_many.take(session, series_ids, only_marked=only_marked)
@@ -59,7 +63,7 @@ def _analyse_list(db: Database, series_ids: Sequence[int], now: datetime, *, onl
                 _look(session, series, marked, now)
             else:
                 whole.append(series)
-        analyse_many.analyse(session, whole, now)
+        analyse_many.analyse(session, whole, now, detector_)
         return len(taken.series)
 
 
@@ -80,7 +84,7 @@ def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bo
 
 def _look(session: Session, series: Series, marked: set[int | None], now: datetime) -> None:
     loaded, detection = _detect(session, series, marked)
-    for name, value in ledger(loaded, detection, now).items():
+    for name, value in ledger(loaded, detection, detection.state.to_bytes(), now).items():
         setattr(series, name, value)
     session.add(series)
     found = detection.change_points

@@ -20,11 +20,12 @@ from groundspeed.service.db.bulk import insert_rows
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Benchmark, ChangePoint, Result, Revision, Series, SeriesMark, Verdict
-from groundspeed.service.domain.detect import Detection, detect, detect_columns
-from groundspeed.service.domain.series import Columns, Ints
+from groundspeed.service.domain.detect import Detection
+from groundspeed.service.domain.series import Columns, Ints, columns
 from groundspeed.service.usecases import foretold, grouping
 from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
 from groundspeed.service.usecases.causes import Remembered
+from groundspeed.service.usecases.detecting import Detector
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series, series_data
 
@@ -99,19 +100,19 @@ def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> T
     return Taken(tuple(wanted), marked)
 
 
-def analyse(session: Session, wanted: Sequence[Series], now: datetime) -> None:
+def analyse(session: Session, wanted: Sequence[Series], now: datetime, detector: Detector) -> None:
     """Detect and store, for series of one project whose every point is to be looked at."""
     if not wanted:
         return
     project_id = wanted[0].project_id
     frame = Frame.of(session, project_id)
     ids = [series.id or 0 for series in wanted]
-    seen = [(series, *_detected(session, frame, series, rows)) for series, rows in _with_rows(session, wanted)]
+    seen = _detected(session, frame, _with_rows(session, wanted), detector)
     known = _known_rows(session, ids)
     judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
     announced = set(session.scalars(judged, {"ids": ids}))
     changed = []
-    for series, loaded, detection in seen:
+    for series, loaded, detection, _ in seen:
         found = detection.change_points
         told = foretold.announced(session, project_id, series.id or 0, found) if series.id in announced else {}
         before = Stored(known.get(series.id or 0, ()), frame.positions, told, frame.commits)
@@ -119,17 +120,18 @@ def analyse(session: Session, wanted: Sequence[Series], now: datetime) -> None:
     session.flush()
     made = _made(session, [values for one in changed for values in one.new])
     session.connection().execute(
-        _STORE, [{"series": series.id, **ledger(loaded, detection, now)} for series, loaded, detection in seen]
+        _STORE,
+        [{"series": series.id, **ledger(loaded, detection, state, now)} for series, loaded, detection, state in seen],
     )
     causes = Remembered(session, project_id, frame.positions)
-    for (series, _, _), one in zip(seen, changed, strict=True):
+    for (series, *_), one in zip(seen, changed, strict=True):
         rows = [*one.changed, *(next(made) for _ in one.new), *one.gone]
         if series.gate:
             grouping.regroup(session, project_id, rows, now, causes)
             foretold.accept(session, rows, now)
             foretold.reopen(session, rows, now)
     causes.finish()
-    points = (change for series, _, detection in seen if series.gate for change in detection.change_points)
+    points = (change for series, _, detection, _ in seen if series.gate for change in detection.change_points)
     if any(change.provisional or change.unmeasured for change in points):
         ask_for_more(session, project_id)
 
@@ -155,13 +157,13 @@ def _with_rows(session: Session, wanted: Sequence[Series]) -> list[tuple[Series,
     result.close()
     if not rows:
         return [(series, _NONE) for series in wanted]
-    columns = tuple(np.array(column) for column in zip(*rows, strict=True))
-    if (columns[0][1:] < columns[0][:-1]).any():  # the engine would sort whole rows, and has them in order mostly
-        order = np.argsort(columns[0], kind="stable")
-        columns = tuple(column[order] for column in columns)
-    ids = columns[0]
+    arrays = tuple(np.array(column) for column in zip(*rows, strict=True))
+    if (arrays[0][1:] < arrays[0][:-1]).any():  # the engine would sort whole rows, and has them in order mostly
+        order = np.argsort(arrays[0], kind="stable")
+        arrays = tuple(column[order] for column in arrays)
+    ids = arrays[0]
     starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
-    found = {int(ids[a]): tuple(column[a:b] for column in columns[1:]) for a, b in pairwise(starts)}
+    found = {int(ids[a]): tuple(column[a:b] for column in arrays[1:]) for a, b in pairwise(starts)}
     return [(series, found.get(series.id or 0, _NONE)) for series in wanted]
 
 
@@ -173,13 +175,22 @@ def _known_rows(session: Session, ids: Sequence[int]) -> dict[int, list[ChangePo
     return known
 
 
-def _detected(session: Session, frame: Frame, series: Series, rows: Rows) -> tuple[LoadedSeries, Detection]:
-    columns = _columns(frame, rows)
-    if columns is None:
-        loaded = load_series(session, series.id or 0)
-        return loaded, detect(loaded.data, loaded.config)
-    loaded = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
-    return loaded, detect_columns(loaded.data, columns, loaded.config)
+def _detected(
+    session: Session, frame: Frame, found: Sequence[tuple[Series, Rows]], detector: Detector
+) -> list[tuple[Series, LoadedSeries, Detection, bytes]]:
+    """Each series with what detection says of it, and the bytes of its state."""
+    asked, loaded = [], []
+    for series, rows in found:
+        arrays = _columns(frame, rows)
+        if arrays is None:
+            one = load_series(session, series.id or 0)
+            arrays = columns(one.data.points)
+        else:
+            one = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
+        loaded.append(one)
+        asked.append((one.data, arrays, one.config))
+    answers = detector.all(asked)
+    return [(series, one, *answer) for (series, _), one, answer in zip(found, loaded, answers, strict=True)]
 
 
 def _columns(frame: Frame, rows: Rows) -> Columns | None:

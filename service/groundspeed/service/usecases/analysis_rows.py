@@ -44,8 +44,8 @@ def stored(session: Session, loaded: LoadedSeries, found: Sequence[domain.Change
     return Stored(rows, _places(session, rows), told, _commits(session, series.project_id, found))
 
 
-def ledger(loaded: LoadedSeries, detection: Detection, now: datetime) -> dict[str, Any]:
-    """What a series' row says of its noise and class, by column."""
+def ledger(loaded: LoadedSeries, detection: Detection, state: bytes, now: datetime) -> dict[str, Any]:
+    """What a series' row says of its noise and class, by column; ``state`` is what detection goes on from."""
     noise = asdict(detection.noise)
     noise["drift"] = asdict(detection.drift) if detection.drift is not None else None
     noise["environment_effects"] = [asdict(effect) for effect in detection.environment_effects[-20:]]
@@ -54,7 +54,7 @@ def ledger(loaded: LoadedSeries, detection: Detection, now: datetime) -> dict[st
         "series_class": detection.series_class,
         "threshold": loaded.data.min_effect,
         "detector_version": DETECTOR_VERSION,
-        "state": detection.state.to_bytes(),
+        "state": state,
         "last_result_at": now,
     }
 

@@ -27,6 +27,8 @@ MAX_UNPACKED_BYTES = 20 * 1024**3
 MAX_FILES = 1_000_000
 BYTES_FOR_A_POOL = 20_000_000
 """Starting a process takes as long as reading about a tenth of this."""
+BYTES_AHEAD = 24_000_000
+"""So much is read ahead: others go on reading while this process writes a batch."""
 _CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
 _IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
 """What asv and others make of results is not imported again."""
@@ -178,7 +180,7 @@ def document_of(path: Path, name: str) -> Document:
 
 
 def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
-    """What each file of a tree holds, in order; read by other processes when it pays, a few files ahead."""
+    """What each file of a tree holds, in order; read by other processes when it pays, some way ahead."""
     cores = len(os.sched_getaffinity(0))
     wanted = processes or min(4, cores - 1)
     if wanted < 1 or sum(path.stat().st_size for path, _ in source.files) < BYTES_FOR_A_POOL:
@@ -188,14 +190,18 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(wanted, context, initializer=prepared.begin_in_pool, initargs=(source.tree,)) as pool:
-        receiver, ahead = prepared.Receiver(), deque[Future[Sent]]()
+        receiver, ahead, waiting = prepared.Receiver(), deque[tuple[Future[Sent], int]](), 0
         for path, name in source.files:
-            ahead.append(pool.submit(prepared.send_file, str(path), name))
-            if len(ahead) > 2 * wanted + 2:
-                sent = ahead.popleft().result()
+            size = path.stat().st_size
+            ahead.append((pool.submit(prepared.send_file, str(path), name), size))
+            waiting += size
+            while waiting > BYTES_AHEAD and len(ahead) > 2 * wanted + 2:
+                future, size = ahead.popleft()
+                waiting -= size
+                sent = future.result()
                 yield receiver.items(sent), sent.refused
         while ahead:
-            sent = ahead.popleft().result()
+            sent = ahead.popleft()[0].result()
             yield receiver.items(sent), sent.refused
 
 

@@ -29,7 +29,8 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed() -> None:
     assert len(alone[6][0].change_points) == 1
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         both = detecting.Detector(pool)
+        other = pool.submit(os.getpid).result()  # it has started
         assert repr(both.all(asked)) == repr(alone)
-        os.kill(pool.submit(os.getpid).result(), signal.SIGKILL)
+        os.kill(other, signal.SIGKILL)
         assert repr(both.all(asked)) == repr(alone)
         assert repr(both.all(asked)) == repr(alone)

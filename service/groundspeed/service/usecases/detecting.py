@@ -26,14 +26,16 @@ Answer = tuple[Detection, bytes]
 
 
 class Detector:
-    """Answers in the order of the questions. Without a pool everything is done here."""
+    """Answers in the order of the questions. Without a pool, and until its process has started, all is done here."""
 
     def __init__(self, pool: ProcessPoolExecutor | None = None) -> None:
         self._pool = pool
+        self._started = pool.submit(detections, ()) if pool is not None else None
 
     def all(self, asked: Sequence[Asked]) -> list[Answer]:
         """One answer for each, the same whoever gives it."""
-        if self._pool is None or len(asked) < 2:
+        started = self._started is not None and self._started.done()
+        if self._pool is None or not started or len(asked) < 2:
             return detections(asked)
         half = len(asked) // 2
         try:

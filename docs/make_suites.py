@@ -23,8 +23,8 @@ This page is written by `python docs/make_suites.py` from the plugins themselves
 
 A suite in `groundspeed.toml` names one of these plugins, its parameters and, where it measures the project's own code,
 a target (`package.module:factory`). A list as a parameter's value makes one benchmark of each. What a target returns
-stands in [plugins.md](plugins.md); how a number comes about in [measurement.md](measurement.md); what an H200 gave, with
-spreads, shares of its ceilings and the commands, in [h200.md](h200.md).
+stands in [plugins.md](plugins.md); how a number comes about in [measurement.md](measurement.md); what an H200 gave,
+with spreads, shares of its ceilings and the commands, in [h200.md](h200.md).
 
 Times and rates say on which clock they rest: *wall* is what users feel, *device* is the device's own trace, *cycles*
 its clock cycles, *cpu* the CPU time of the process. A metric that does not gate is charted and never fails a pull

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from groundspeed.service.api.counter import Counter
+import asidefrom groundspeed.service.api.counter import Counter
 
 
 def test_what_waits_while_one_is_answered_is_answered_together() -> None:
@@ -32,7 +32,7 @@ def test_what_waits_while_one_is_answered_is_answered_together() -> None:
         counter.close()
         return found
 
-    assert asyncio.run(ask()) == [2 * i for i in range(1, 10)]
+    assert aside.run(ask()) == [2 * i for i in range(1, 10)]
     assert sizes == [1, 8]
 
 
@@ -50,7 +50,7 @@ def test_each_gets_its_own_error_and_the_others_their_answers() -> None:
         counter.close()
         return list(found)
 
-    found = asyncio.run(ask())
+    found = aside.run(ask())
     assert [found[i] for i in (0, 1, 3, 5)] == [1, 2, 4, 6]
     with pytest.raises(ValueError, match="three"):
         raise found[2]  # type: ignore[misc]

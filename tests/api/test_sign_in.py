@@ -107,7 +107,7 @@ def of(provider: OidcProvider) -> dict[str, Any]:
 def test_a_person_signs_in_works_and_signs_out(oidc: Service, provider: OidcProvider) -> None:
     shut = oidc.get("/projects/x?y=1&z")
     assert (shut.status_code, shut.headers["location"]) == (303, "/sign-in?next=%2Fprojects%2Fx%3Fy%3D1%26z")
-    assert "Sign in with Single sign-on" in oidc.get("/sign-in").text
+    assert "Continue with Single sign-on" in oidc.get("/sign-in").text
     reply = oidc.sign_in()
     assert (reply.status_code, str(reply.url)) == (200, oidc.url + "/account")
     assert "Ada Marsh" in reply.text
@@ -314,7 +314,7 @@ def test_people_of_github_sign_in(sqlite_database: Database, tmp_path: Path) -> 
         with service(
             sqlite_database, tmp_path, **settings, roles={"group:acme": "viewer", "github:OctoCat": "operator"}
         ) as made:
-            assert "Sign in with GitHub" in made.get("/sign-in").text
+            assert "Continue with GitHub" in made.get("/sign-in").text
             assert made.sign_in("github").status_code == 200
             me = made.me()
             assert (me["role"], me["account"]["email"], me["account"]["name"]) == ("operator", "octo@example.org", "")

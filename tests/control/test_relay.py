@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +85,21 @@ def test_detection_is_told_of_a_burst_together_and_workers_at_once(
     assert job == ("groundspeed.run_job", {"job_id": 5})
     assert rest == (ANALYSE, {"series_ids": [0, 100, 1, 101, 2, *range(102, 110)]})
     _wait(lambda: _unsent(sqlite_database) == 0)
+
+
+def test_a_commit_is_told_to_the_relay_of_its_database_alone(
+    sqlite_database: Database, sqlite_template: Path, tmp_path: Path
+) -> None:
+    other = Database(f"sqlite:///{shutil.copyfile(sqlite_template, tmp_path / 'other.db')}")
+    here: list[Message] = []
+    there: list[Message] = []
+    unhook = [outbox.on_commit(other, there.extend), outbox.on_commit(sqlite_database, here.extend)]
+    _tell(sqlite_database, ANALYSE, {"series_ids": [1]})
+    _tell(other, ANALYSE, {"series_ids": [2]})
+    for one in unhook:
+        one()
+    assert [message.payload for message in here] == [{"series_ids": [1]}]
+    assert [message.payload for message in there] == [{"series_ids": [2]}]
 
 
 @pytest.mark.usefixtures("running")

@@ -68,8 +68,10 @@ def on_commit(database: Database, take: Callable[[list[Message]], None]) -> Call
     """Call ``take`` with the messages of every commit of this database in this process; returns how to stop that."""
 
     def after_commit(session: Session) -> None:
+        if session.bind is not database.engine:
+            return  # another database of this process, whose own listener takes them
         messages = session.info.pop(_PENDING, None)
-        if messages and session.bind is database.engine:
+        if messages:
             take(messages)
 
     event.listen(Session, "after_commit", after_commit)

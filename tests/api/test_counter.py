@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-import asidefrom groundspeed.service.api.counter import Counter
+import aside
+from groundspeed.service.api.counter import Counter
 
 
 def test_what_waits_while_one_is_answered_is_answered_together() -> None:

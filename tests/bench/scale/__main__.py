@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -37,13 +38,16 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}")
-    parts = options.parts or PARTS
-    for part in PARTS:
-        if part in parts:
-            # As a server is run in earnest: a commit is on disk before it is answered. Reading needs no such care.
-            keep = options.keep if part == "pages" else None
-            with _server(keep, in_earnest=part == "ingest") as (server, folder):
-                _RUN[part](server, folder, options)
+    parts = [part for part in PARTS if part in (options.parts or PARTS)]
+    if len(parts) > 1:
+        # Each in a process of its own: none inherits another's connections.
+        rest = [argument for argument in sys.argv[1:] if argument not in PARTS]
+        return max(subprocess.run([sys.executable, sys.argv[0], part, *rest], check=False).returncode for part in parts)
+    for part in parts:
+        # As a server is run in earnest: a commit is on disk before it is answered. Reading needs no such care.
+        keep = options.keep if part == "pages" else None
+        with _server(keep, in_earnest=part == "ingest") as (server, folder):
+            _RUN[part](server, folder, options)
     return 0
 
 

@@ -148,12 +148,13 @@ def test_series_are_added_hidden_and_removed_without_recolouring(tab: Tab) -> No
 
 
 def test_two_points_are_pinned_and_compared(tab: Tab, site: Site) -> None:
+    """The first with the keyboard alone: a mouse that rests over the plot would choose points between the keys."""
     page = tab.open("/projects/tinygpt/series/1")
     ready(page)
     page.locator("[data-plot]").focus()
     page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Enter")
-    page.locator(".hover-card").get_by_role("button", name="pin").click()
+    page.keyboard.press("p")
+    expect(page.locator(".pins")).to_contain_text("A ")
     page.locator("[data-plot]").focus()
     for _ in range(3):
         page.keyboard.press("ArrowLeft")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from groundspeed.plugins.timing.unbroken import IN_FLIGHT_S, UnbrokenClock
@@ -98,3 +100,13 @@ def test_waiting_for_the_device_forgets_what_is_in_flight(device):
     step = device.step
     clock.chunk(lambda: (step(), ran.append(1)), 4, 1)
     assert len(ran) >= 4
+
+
+def test_a_latency_is_from_the_call_to_the_end_on_the_device(device):
+    """Every step is waited for, and within the time that is taken of it."""
+    said = []
+    device.synchronize = lambda: (said.append("wait"), time.sleep(0.01))
+    clock = UnbrokenClock(device)
+    chunk = clock.latency_chunk(lambda: said.append("step"), 3)
+    assert said == ["step", "wait"] * 3
+    assert min(chunk.wall_s) >= 0.01

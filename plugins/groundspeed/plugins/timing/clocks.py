@@ -90,6 +90,12 @@ class AcceleratorClock(HostClock):
     def synchronize(self) -> None:
         self._module.synchronize()
 
+    def latency_chunk(self, step: Step, samples: int) -> Chunk:
+        """On the host's clock, the device waited for after every step, whatever ``chunk`` does: a stream that is kept
+        full would tell how often answers come, not how long one takes.
+        """
+        return HostClock.chunk(self, step, samples, 1)
+
 
 class EventClock(AcceleratorClock):
     """Timing events on the device's stream: each sample is the time between two events, nothing waited for between.

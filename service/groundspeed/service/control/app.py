@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -12,6 +13,8 @@ from kombu.transport import TRANSPORT_ALIASES
 from groundspeed.service.settings import Settings
 from groundspeed.service.tls import broker_tls
 from groundspeed.service.usecases.outbox import Message
+
+log = logging.getLogger(__name__)
 
 QUEUE = "control"
 RUN_JOB = "groundspeed.run_job"
@@ -85,9 +88,10 @@ def send(messages: Sequence[Message]) -> int:
                 for message in messages:
                     _send(producer, message, retry=not together)
                     sent += 1
-        except Exception:
+        except Exception as error:
             if together or not sent:
                 raise
+            log.warning("%d of %d messages went before the broker failed: %s", sent, len(messages), error)
     return sent
 
 

@@ -64,7 +64,7 @@ def answer(database: Database, ends: Sequence[End], now: datetime, policy: Polic
         found = known.get(end.attempt_id)
         if found is None:
             answers.append(NotFound(f"There is no attempt {end.attempt_id}.", "The job must be claimed first."))
-        elif end.attempt_id in done:
+        elif end.attempt_id in done and end.message.state == "succeeded":
             answers.append(Ended(v1.Ack(), found[4]))
         else:
             answers.append(Ended(_one(database, end, now, policy), found[4]))

@@ -64,9 +64,10 @@ def test_a_batch_of_ends_and_signs_tells_each_its_own(world: Fleet) -> None:
     assert [one.verdict for one in verdicts] == ["continue"] * 5 + ["cancel", "lost"]
     ok, failed = v1.FinishRequest(state="succeeded"), v1.FinishRequest(state="failed", error_kind="permanent")
     given = [ends.End(one, ok) for one in [*ids[:3], ids[0]]] + [ends.End(ids[3], failed), ends.End(ids[5], ok)]
-    answers = ends.answer(world.db, [*given, ends.End("none", ok)], world.now, POLICY)
+    contradicts = ends.End(ids[1], failed)
+    answers = ends.answer(world.db, [*given, contradicts, ends.End("none", ok)], world.now, POLICY)
     assert isinstance(answers[-1], NotFound)
-    assert [one.ack.ok for one in answers if isinstance(one, ends.Ended)] == [True] * 5 + [False]
+    assert [one.ack.ok for one in answers if isinstance(one, ends.Ended)] == [True] * 5 + [False] * 2
     assert sorted(job.state for job in world.jobs()) == ["cancelled", "done", "done", "done", "failed", "running"]
     assert world.request(measured[0].request_id).state == "running"
     live = v1.NodeHeartbeat(protocol=v1.PROTOCOL)

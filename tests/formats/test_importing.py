@@ -18,6 +18,7 @@ from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import prepared
 from groundspeed.service.usecases import analyse, import_rows, importing
 from groundspeed.service.usecases.importing import Options, Summary
+from groundspeed.service.usecases.series import ANALYSE
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -235,12 +236,7 @@ def test_detection_is_told_which_series_have_come(sqlite_database: Database, tmp
     summary = bring(sqlite_database, tmp_path / "results")
     with sqlite_database.read() as session:
         marks = session.scalars(select(col(t.SeriesMark.series_id))).all()
-        told = [
-            s
-            for m in session.scalars(select(t.Outbox))
-            if m.topic == importing.ANALYSE
-            for s in m.payload["series_ids"]
-        ]
+        told = [s for m in session.scalars(select(t.Outbox)) if m.topic == ANALYSE for s in m.payload["series_ids"]]
     assert len(set(marks)) == len(set(told)) == summary.series > 5
 
 

@@ -10,18 +10,18 @@ import gc
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import func, select, text, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import core, ensure
+from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request, Revision, Series
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.errors import Invalid, NotFound
@@ -30,15 +30,15 @@ from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
 from groundspeed.service.formats.source import Document
-from groundspeed.service.usecases import import_order, outbox
+from groundspeed.service.usecases import import_commits, import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
 from groundspeed.service.usecases.import_tables import link_versions, without_index
 from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.series import ANALYSE
 
-ANALYSE = "groundspeed.control.analyse"
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
 BATCHES_INTO_NOTHING = 10
@@ -391,43 +391,16 @@ class _Importer:
             for sha, _, revision_id, position in rows
             if placed.get(sha) != position and not (watched and sha not in placed)
         ]
-        _set_revisions(session, others)
+        import_commits.set_columns(session, others)
         moved = any(one["row"] not in self.writer.places.fresh for one in others)
         if self.graph is not None:
-            _describe_commits(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
+            import_commits.describe(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
         self.summary.unplaced = len(rows) - len(placed)
         self.summary.order = (
             self.graph.origin if self.graph else "the dates of the commits, because no repository was given"
         )
         request.payload = {**request.payload, "order": "graph" if self.graph else "dates"}
         return moved
-
-
-def _describe_commits(session: Session, ids: Mapping[str, int], graph: Graph) -> None:
-    known = [
-        (revision_id, commit) for sha, revision_id in ids.items() if (commit := graph.commits.get(sha)) is not None
-    ]
-    placed = [
-        {
-            "row": revision_id, "parents": list(commit.parents), "authored_at": commit.authored_at,
-            "committed_at": commit.committed_at, "tags": list(commit.tags),
-        }
-        for revision_id, commit in known
-    ]  # fmt: skip
-    told = [
-        {"row": revision_id, "title": clean_text(commit.title)[:500], "author": clean_text(commit.author)[:200]}
-        for revision_id, commit in known
-        if commit.title
-    ]
-    _set_revisions(session, placed)
-    _set_revisions(session, told)
-
-
-def _set_revisions(session: Session, values: Sequence[Mapping[str, Any]]) -> None:
-    """Set columns of many commits, each with its id as "row"."""
-    if values:
-        table = core(Revision)
-        session.connection().execute(update(table).where(table.c.id == bindparam("row")), list(values))
 
 
 def _belongs(group: list[Record], record: Record) -> bool:

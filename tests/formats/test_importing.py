@@ -206,6 +206,36 @@ def test_a_folder_of_many_formats_names_what_it_left_out(sqlite_database: Databa
     assert (reason, [str(w) for w in summary.skipped[reason].where]) == ('value "…" is no number', ["table.csv:3"])
 
 
+def test_results_of_several_projects_are_not_mixed(sqlite_database: Database, tmp_path: Path) -> None:
+    """A file that holds several projects is refused with their names until one is chosen; files of two are told apart."""
+
+    def entry(project: str, benchmark: str, commit: str) -> dict[str, object]:
+        return {"commitid": commit, "project": project, "benchmark": benchmark, "environment": "box", "executable": "x",
+                "result_value": 1.5, "result_date": "2024-01-02 03:04:05"}  # fmt: skip
+
+    several = tmp_path / "several.json"
+    several.write_text(
+        json.dumps([entry("One", "a", "7"), entry("https://x.org/o/Two.git", "b", "71"), entry("one", "c", "71")])
+    )
+    refused = bring(sqlite_database, several).refused
+    assert [str(e).partition(": ")[2].partition(" `")[0] for e in refused] == ["holds results of 2 projects: one (2), x.org/o/two (1)."]  # fmt: skip
+    (nothing,) = bring(sqlite_database, several, project_from="three").refused
+    assert 'nothing of the project "three", but of one (2)' in str(nothing)
+    assert bring(sqlite_database, several, project="one", project_from="one").added.results == 2
+    two = bring(sqlite_database, several, project="two", project_from="o/Two")
+    assert (two.added.results, [r.count for r in two.skipped.values()], two.revisions) == (1, [2], 1)
+    assert bring(sqlite_database, several, project="all", project_from="*").added.results == 3
+    (tmp_path / "0.json").write_text(json.dumps([entry("other", "a", "7")]))
+    (tmp_path / "1.json").write_text(json.dumps([entry("one", "a", "7")]))
+    mixed = bring(sqlite_database, tmp_path / "0.json", tmp_path / "1.json", project="mixed")
+    assert (mixed.added.results, len(mixed.refused)) == (1, 1)
+    assert 'is of the project "one", and what came before of "other"' in str(mixed.refused[0])
+    with sqlite_database.read() as session:  # 7 is a number of its own and does not stand for 71
+        one = select(col(t.Project.id)).where(col(t.Project.slug) == "one").scalar_subquery()
+        known = select(col(t.Revision.sha)).where(col(t.Revision.project_id) == one)
+        assert sorted(session.scalars(known)) == ["7", "71"]
+
+
 def test_an_archive_is_unpacked_and_stays_inside(sqlite_database: Database, tmp_path: Path) -> None:
     """A tar of a tree imports like the tree."""
     count = trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 3))

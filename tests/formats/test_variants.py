@@ -7,25 +7,13 @@ from typing import Any
 
 import pytest
 
+from formats.reading import figures, read
 from fuzz import seeds
 from groundspeed.service.formats import detect
 from groundspeed.service.formats.records import Record, Refused, Skipped
 from groundspeed.service.formats.source import of_bytes
 from groundspeed.service.formats.times import parse_time
 from groundspeed.service.formats.units import parse_unit
-
-
-def read(content: Any, form: str, name: str = "x") -> list[Record]:
-    text = content if isinstance(content, str) else json.dumps(content)
-    document = of_bytes(name, text.encode())
-    assert detect.detect(document).name == form
-    items = list(detect.parse(document))
-    assert not [i for i in items if isinstance(i, Skipped)], items
-    return [i for i in items if isinstance(i, Record)]
-
-
-def figures(records: list[Record]) -> list[tuple[str, str, float | None]]:
-    return [(r.benchmark, r.metric.name, None if r.value is None else float(f"{r.value:.6g}")) for r in records]
 
 
 def test_go_test_json_puts_cut_lines_together() -> None:

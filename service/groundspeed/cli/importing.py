@@ -31,6 +31,9 @@ def import_results(
     branch: Annotated[str, typer.Option(help="Branch of --repo.", show_default="HEAD")] = "",
     commit: Annotated[str, typer.Option(help="Commit of results that name none.")] = "",
     when: Annotated[str, typer.Option("--time", help="Time of results that name none (ISO 8601).")] = "",
+    project_from: Annotated[
+        str, typer.Option(help="Of sources that hold several projects: the one to take; * takes all.")
+    ] = "",
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
@@ -50,7 +53,9 @@ def import_results(
     moment = parse_time(when) if when else None
     if when and moment is None:
         raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")
-    options = importing.Options(project, tuple(paths), form, columns, commit.lower(), moment, repo, graph, branch)
+    options = importing.Options(
+        project, tuple(paths), form, columns, commit.lower(), moment, repo, graph, branch, project_from=project_from
+    )
     progress = _Progress(quiet=as_json)
     with database(settings_for(data)) as db:
         summary = importing.run(db, options, datetime.now(UTC), progress)

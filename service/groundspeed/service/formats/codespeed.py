@@ -47,6 +47,7 @@ def _dump(rows: list[dict[str, Any]], document: Document, lines: Lines) -> Itera
     tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _NAMED}
     for row in rows:
         name = text_of(row.get("model")).removeprefix("codespeed.")
+        name = "executable" if name == "interpreter" else name  # as it was called until March 2010
         if name in tables:
             tables[name][text_of(row.get("pk"))] = dict_of(row.get("fields"))
     found = False
@@ -56,6 +57,7 @@ def _dump(rows: list[dict[str, Any]], document: Document, lines: Lines) -> Itera
         found = True
         fields, where = dict_of(row.get("fields")), document.where(lines.find("codespeed.result"), f"/{i}")
         lines.step()
+        fields = {"executable": fields.get("interpreter"), **fields}
         points = {name: tables[name].get(text_of(fields.get(name))) for name in _NAMED[2:]}
         lost = [name for name, target in points.items() if target is None]
         if lost:
@@ -77,19 +79,21 @@ def _posted(
 ) -> dict[str, Any]:
     revision, benchmark, environment = points["revision"], points["benchmark"], points["environment"]
     branch = tables["branch"].get(text_of(revision.get("branch")), {})
-    project = revision.get("project") or branch.get("project") or points["executable"].get("project")
+    project = text_of(revision.get("project") or branch.get("project") or points["executable"].get("project"))
     return {
         "benchmark": benchmark.get("name"),
         "units": benchmark.get("units"),
         "lessisbetter": benchmark.get("lessisbetter", True),
         **{posted: fields.get(kept) for posted, kept in _OF_RESULT.items()},
-        **{key: revision.get(key) for key in ("commitid", "message", "author")},
+        **{key: revision.get(key) for key in ("message", "author")},
+        "commitid": revision.get("commitid", revision.get("number")),
         "revision_date": revision.get("date"),
-        "branch": branch.get("name"),
+        "branch": branch.get("name") or (revision.get("branch") if not tables["branch"] else None),
         "executable": points["executable"].get("name"),
+        "coptions": points["executable"].get("coptions"),
         "environment": environment.get("name"),
         "facts": environment,
-        "project": tables["project"].get(text_of(project), {}).get("name"),
+        "project": tables["project"].get(project, {}).get("name") or ("" if project.isdigit() else project),
     }
 
 
@@ -120,7 +124,7 @@ def _result(entry: Mapping[str, Any], where: Where) -> Item:
         ),
         environment=tuple(_facts(entry)),
     )
-    params = {"executable": text_of(entry["executable"])} if entry.get("executable") else {}
+    params = {key: text for key in ("executable", "coptions") if (text := text_of(entry.get(key)))}
     summary = {k: v * unit.factor for k in ("min", "max", "q_25", "q_75") if (v := finite(entry.get(k))) is not None}
     return Record(
         origin, name, metric, where, value * unit.factor, params, spread=abs(spread) * unit.factor, summary=summary

@@ -29,10 +29,10 @@ from groundspeed.service.formats import criterion, csv_table, detect
 from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
-from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import import_commits, import_order, outbox
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
+from groundspeed.service.usecases.import_projects import OneProject
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
 from groundspeed.service.usecases.import_tables import link_versions, without_index
@@ -50,6 +50,8 @@ FEW_COMMITS = 20
 EXAMPLES = 20
 _ANALYSE_AT_ONCE = 500
 _REQUEST_KEY = "import"
+_SHORT, _WHOLE = re.compile(r"[0-9a-f]{6,39}"), 40
+"""What may be the beginning of a whole hash, and how long one is: a number of Subversion is neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Options:
     branch: str = ""
     analyse: bool = True
     batch_rows: int = BATCH_ROWS
+    project_from: str = ""
+    """Of sources that name the projects of their results: the one to take; ``*``: all of them."""
     processes: int = 0
     """Processes that read asv trees beside this one; 0: as many as there are cores to spare, -1: none."""
     ahead: bool = True
@@ -214,6 +218,10 @@ class _Importer:
     """What asv trees say of their benchmarks and machines, which an export gives back."""
     _resolved: dict[str, str] = field(default_factory=dict)
     _known: list[str] | None = None
+    _projects: OneProject = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._projects = OneProject(self.options.project_from)
 
     def all(self, sources: Sources) -> None:
         items = self._items(sources)
@@ -310,7 +318,7 @@ class _Importer:
         elif self.options.mapping is not None and (self.options.format or "csv") == "csv":
             yield source.document.name, csv_table.parse(source.document, self.options.mapping)
         else:
-            yield source.document.name, _parse(source.document, self.options.format)
+            yield source.document.name, self._projects.only(source.document, self.options.format)
 
     def _describe(self, source: AsvTree) -> None:
         benchmarks = {name: {k: v for k, v in b.items() if k != "code"} for name, b in source.tree.benchmarks.items()}
@@ -337,9 +345,9 @@ class _Importer:
         known = self._resolved.get(commit)
         if known is None:
             known = self.graph.resolve(commit) if self.graph else commit
-            if known == commit and len(commit) < 40:
+            if known == commit and _SHORT.fullmatch(commit):
                 if self._known is None:
-                    self._known = self._shas()
+                    self._known = [sha for sha in self._shas() if len(sha) >= _WHOLE]
                 longer = [sha for sha in self._known if sha.startswith(commit)]
                 known = longer[0] if len(longer) == 1 else commit
             self._resolved[commit] = known = clean_text(known)[:64]
@@ -413,11 +421,6 @@ def _belongs(group: list[Record], record: Record) -> bool:
         and all(r.metric.name != record.metric.name for r in group)
         and len(group) < 500
     )
-
-
-def _parse(document: Document, name: str) -> Iterator[Item]:
-    """A generator, so that a refusal comes while it is read, like any other."""
-    yield from detect.parse(document, name)
 
 
 @contextmanager

@@ -1,0 +1,130 @@
+"""Collectives, MLPerf, serving and HUD records over the years: small files after the tools' sources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from formats.reading import SHA, everything, figures, read
+from fuzz import seeds
+
+
+def test_nccl_columns_of_other_versions() -> None:
+    """2.0's column error, 2.17's header, one side only, a table behind the tags of Open MPI 5 and a container's log."""
+    old = seeds.NCCL.replace("#wrong", " error").replace("1.2e+05    0.00    0.01       1", "1.2e+05    0.00    0.01   1e-07").replace("     N/A", "   2e-07").replace("1 FAILED", "0 OK")  # fmt: skip
+    assert {r.outcome for r in read(old, "nccl-tests")} == {"ok"}
+    plain = read(seeds.NCCL, "nccl-tests")
+    for prefix in ("[prterun-host-1@1,0]<stdout>: ", "2024-01-02T03:04:05.678901234Z [1,0]<stdout>:"):
+        tagged = read("".join(prefix + line + "\n" for line in seeds.NCCL.splitlines()), "nccl-tests")
+        assert figures(tagged) == figures(plain)
+    one = "\n".join(
+        line[: line.rfind("     time") if "#wrong" in line else line.rfind("    34.84") if "34.84" in line else line.rfind("    43.78") if "43.78" in line else None]
+        for line in seeds.NCCL.splitlines()
+    ).replace("#        (B)", "#                                                 in-place\n#        (B)").replace("#       size", "#   in-place\n#       size")  # fmt: skip
+    records = read(one, "nccl-tests")
+    assert [(r.metric.name, r.params.get("place")) for r in records if r.metric.name == "time"] == [
+        ("time", "in-place")
+    ] * 2
+
+
+def test_nccl_warnings_between_rows_and_ranks_of_threads() -> None:
+    """What NCCL says in between cuts no table; two threads with two GPUs are four ranks, as four lines say."""
+    lines = seeds.NCCL.splitlines()
+    rank = lines[3]
+    ranks = [rank.replace("Rank  0", f"Rank  {i}") for i in range(4)]
+    options = lines[2].replace("nThread 1 nGpus 1", "nThread 2 nGpus 2")
+    noise = "node-1:383231:383300 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\nWARNING: something else"
+    records = read("\n".join([*lines[:2], options, *ranks, *lines[4:7], noise, *lines[7:]]), "nccl-tests")
+    assert {r.params["ranks"] for r in records} == {4}
+    assert len(records) == len(read(seeds.NCCL, "nccl-tests"))
+
+
+def test_mlperf_of_the_first_rounds() -> None:
+    """:::MLP lines of v0.5 and v0.6, among a launcher's lines."""
+    text = ("0: :::MLPv0.5.0 resnet 1541635200.5 (run.py:10) run_start\n0: epoch 1\n"
+            '0: :::MLPv0.5.0 resnet 1541635260.5 (run.py:20) eval_accuracy: {"epoch": 1, "value": 0.5}\n'
+            '0: :::MLPv0.5.0 resnet 1541635300.5 (run.py:30) run_stop: {"success": true}\n')  # fmt: skip
+    records = read(text, "mlperf")
+    assert figures(records) == [("resnet", "time_to_train", 100.0), ("resnet", "eval_accuracy", 0.5)]
+
+
+def test_llm_serving_of_the_newest_servers() -> None:
+    """vLLM's serving with a goodput and failures, its throughput and latency, SGLang's serving and offline throughput."""
+    serving = {"date": "20260102-030405", "endpoint_type": "openai-chat", "model_id": "m", "num_prompts": 10, "completed": 9, "failed": 1,
+               "request_rate": "inf", "max_concurrency": 8, "duration": 5.0, "request_throughput": 1.8, "request_goodput": 1.5, "output_throughput": 100.0,
+               "total_token_throughput": 200.0, "max_concurrent_requests": 12, "mean_ttft_ms": 50.0, "p99_ttft_ms": 90.0, "std_ttft_ms": 9.0,
+               "ttfts": [0.05], "itls": [[0.01]], "errors": ["", "boom"]}  # fmt: skip
+    records = read(serving, "llm-serving")
+    assert {(r.metric.name, r.value) for r in records} == {
+        ("duration", 5.0), ("completed", 9.0), ("request_throughput", 1.8), ("request_goodput", 1.5), ("output_throughput", 100.0),
+        ("total_token_throughput", 200.0), ("mean_ttft", 0.05), ("p99_ttft", 0.09),
+    }  # fmt: skip
+    assert "9 of 10" in records[0].reason
+    assert figures(read({"elapsed_time": 2.0, "num_requests": 4, "total_num_tokens": 100, "requests_per_second": 2.0, "tokens_per_second": 50.0}, "llm-serving")) == [
+        ("llm serving", "elapsed_time", 2.0), ("llm serving", "requests_per_second", 2.0), ("llm serving", "tokens_per_second", 50.0),
+    ]  # fmt: skip
+    latency = read({"avg_latency": 0.5, "latencies": [0.4, 0.6], "percentiles": {"50": 0.5, "99": 0.6}}, "llm-serving")
+    assert [(r.metric.name, r.value, len(r.samples)) for r in latency] == [("avg_latency", 0.5, 2), ("p50_latency", 0.5, 0), ("p99_latency", 0.6, 0)]  # fmt: skip
+    sglang = {"backend": "sglang", "dataset_name": "random", "request_rate": 4, "max_concurrency": None, "completed": 3, "request_throughput": 1.0,
+              "mean_e2e_latency_ms": 100.0, "p95_itl_ms": 20.0, "max_itl_ms": 40.0, "accept_length": None, "concurrency": 2.5, "server_info": {"tp_size": 8}}  # fmt: skip
+    offline = {"backend": "engine", "successful_requests": 10, "total_latency": 3.0, "request_throughput": 3.3, "last_gen_throughput": 80.0, "output_throughput": 70.0}  # fmt: skip
+    names = {r.metric.name for r in read(json.dumps(sglang) + "\n" + json.dumps(offline) + "\n", "llm-serving")}
+    assert names >= {"mean_e2e_latency", "p95_itl", "max_itl", "last_gen_throughput", "total_latency"}
+
+
+def test_what_loadgen_and_serving_benchmarks_print_for_people() -> None:
+    """A summary of LoadGen, and the block of benchmark_serving with the line of its arguments before it."""
+    summary = """================================================
+MLPerf Results Summary
+================================================
+SUT name : PySUT
+Scenario : Offline
+Mode     : PerformanceOnly
+Samples per second: 12.5
+Result is : INVALID
+  Min duration satisfied : NO
+99.00 percentile latency (ns)   : 2000000
+Test Parameters Used
+samples_per_query : 24576
+"""
+    records = read(summary, "mlperf")
+    assert {(r.benchmark, r.metric.name, r.value, r.outcome) for r in records} == {
+        ("PySUT", "samples_per_second", 12.5, "wrong"), ("PySUT", "99.00_percentile_latency", 0.002, "wrong"),
+    }  # fmt: skip
+    printed = """Namespace(backend='vllm', model='m/x', num_prompts=32, request_rate=inf, tokenizer=None)
+============ Serving Benchmark Result ============
+Successful requests:                     30
+Total input tokens:                      65536
+Output token throughput (tok/s):         1,434.40
+---------------Time to First Token----------------
+Mean TTFT (ms):                          7279.5
+Mean E2E Latency (ms):                   70.0
+==================================================
+"""
+    records = read(printed + printed.replace("30", "32").partition("\n")[2], "llm-serving")
+    assert [(r.metric.name, r.value) for r in records[:4]] == [
+        ("completed", 30), ("output_throughput", 1434.4), ("mean_ttft", pytest.approx(7.2795)), ("mean_e2el", pytest.approx(0.07)),
+    ]  # fmt: skip
+    assert (len(records), records[0].reason, records[4].reason) == (8, "30 of 32 requests completed", "")
+    assert records[0].params == {"backend": "vllm", "model": "m/x", "num_prompts": 32, "request_rate": "unlimited"}
+    _, skipped = everything(printed + "============ Serving Benchmark Result ============\nSuccessful requests: 3\n")
+    assert skipped == ["is a block without an end"]
+
+
+def test_hud_records_whose_names_hold_their_units() -> None:
+    """vLLM's records for the HUD."""
+
+    def record(name: str) -> dict[str, Any]:
+        return {
+            "benchmark": {"name": "vLLM"},
+            "model": {"name": "m"},
+            "metric": {"name": name, "benchmark_values": [50.0]},
+            "head_sha": SHA,
+        }
+
+    records = read([record("median_ttft_ms"), record("tokens_per_second"), record("memory(MB)")], "pytorch-hud")
+    assert [(r.metric.name, r.metric.unit, r.metric.direction, r.value) for r in records] == [
+        ("median_ttft", "s", -1, 0.05), ("tokens_per_second", "1/s", 1, 50.0), ("memory", "B", -1, 50e6),
+    ]  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import Column, ForeignKey, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from groundspeed.service.db.columns import big_id, big_reference, json_column, time_column, time_or_none
+from groundspeed.service.db.types import BigId
 
 
 class Benchmark(SQLModel, table=True):
@@ -147,6 +148,19 @@ class Artefact(SQLModel, table=True):
     size_bytes: int
     media_type: str = "application/octet-stream"
     stored: bool = False
+    created_at: datetime = time_column()
+
+
+class KernelTable(SQLModel, table=True):
+    """What a run's process saw of its device's kernels, read from its artefact as that arrived; goes with the samples.
+
+    A table that could not be read is a row too: ``why`` says so in words.
+    """
+
+    run_id: int = Field(sa_column=Column(BigId, ForeignKey("run.id"), primary_key=True))
+    kernels: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """zlib of JSON: ``{"rows": [[name, launches a step, seconds a step], …], "rest_s": seconds a step of others}``."""
+    why: str = ""
     created_at: datetime = time_column()
 
 

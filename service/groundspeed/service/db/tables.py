@@ -8,7 +8,16 @@ A change here needs a migration in ``migrations/versions``; a test compares the 
 from __future__ import annotations
 
 from groundspeed.service.db.finding_tables import ChangePoint, Event, Regression, Verdict
-from groundspeed.service.db.measured_tables import Artefact, Benchmark, LogEntry, Result, Run, Series, SeriesMark
+from groundspeed.service.db.measured_tables import (
+    Artefact,
+    Benchmark,
+    KernelTable,
+    LogEntry,
+    Result,
+    Run,
+    Series,
+    SeriesMark,
+)
 from groundspeed.service.db.place_tables import (
     BuildSnapshot,
     CatalogueEntry,
@@ -48,6 +57,7 @@ __all__ = [
     "Hardware",
     "Job",
     "JobSide",
+    "KernelTable",
     "LogEntry",
     "Node",
     "Outbox",

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +18,7 @@ from sqlmodel import col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Artefact, Attempt
 from groundspeed.service.errors import Invalid, NotFound, TooLarge
+from groundspeed.service.usecases.kernels import tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +95,20 @@ def check_room(database: Database, store: Store, attempt_id: str, size: int) -> 
             )
 
 
-def mark_stored(database: Database, store: Store, attempt_id: str) -> int:
-    """Note which of the attempt's artefacts have arrived: file and report come in either order."""
+def mark_stored(database: Database, store: Store, attempt_id: str, now: datetime) -> int:
+    """Note which of the attempt's artefacts have arrived, and read its kernel tables: file and report come in either
+    order.
+    """
     with database.transaction() as session:
-        waiting = select(col(Artefact.sha256)).where(
-            col(Artefact.attempt_id) == attempt_id, col(Artefact.stored).is_(False)
-        )
-        arrived = [sha for sha in session.scalars(waiting) if store.has(sha)]
+        waiting = select(Artefact).where(col(Artefact.attempt_id) == attempt_id, col(Artefact.stored).is_(False))
+        arrived = [one for one in session.scalars(waiting) if store.has(one.sha256)]
+        for one in arrived:
+            if one.kind == tables.KIND and one.run_id is not None:
+                tables.keep(session, one.run_id, store.path(one.sha256), now)
         if arrived:
-            mark = update(Artefact).where(col(Artefact.attempt_id) == attempt_id, col(Artefact.sha256).in_(arrived))
+            mark = update(Artefact).where(
+                col(Artefact.attempt_id) == attempt_id, col(Artefact.sha256).in_([one.sha256 for one in arrived])
+            )
             session.execute(mark.values(stored=True))
         return len(arrived)
 

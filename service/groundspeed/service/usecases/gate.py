@@ -27,6 +27,7 @@ from groundspeed.service.domain.series import MIN_EFFECT
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import gate_sides as sides_
 from groundspeed.service.usecases.gate_sides import BASE, HEAD, Compared, Never, Sides
+from groundspeed.service.usecases.kernels.verdicts import annotate
 from groundspeed.service.usecases.series import threshold
 from groundspeed.service.wire import v1
 
@@ -116,10 +117,12 @@ def _rows(
     never += sides_.unmeasured(session, sides)
     blank = {"job_id": job.id, "base_revision_id": both[0].revision_id, "head_revision_id": both[1].revision_id}
     rows = [_never(one, why, blank, now) for one, why in never]
-    return rows + [
+    found_rows = [
         _row(one, answer, words, detail, blank, now)
         for (one, _, words), (answer, detail) in zip(judged, _weighed(judged), strict=True)
     ]
+    annotate(session, zip((one for one, _, _ in judged), found_rows, strict=True))
+    return rows + found_rows
 
 
 def _evidence(one: Compared, sides: Sides) -> evidence.Evidence:

@@ -3,7 +3,7 @@
 
 *For ever*: runs, values, spreads, counts, verdicts, change points, regressions, audit: everything that a chart, a
 verdict or a decision reads.
-*For some months*: the raw samples behind a value, the trace of conditions behind a run's summary.
+*For some months*: the raw samples behind a value, the trace of conditions behind a run's summary, kernel tables.
 *For some weeks*: log lines.
 
 Whatever a regression refers to keeps its raw samples and traces for ever: the results of its series from the last
@@ -20,7 +20,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Bookmark, ChangePoint, LogEntry, Result, Revision, Run
+from groundspeed.service.db.tables import Bookmark, ChangePoint, KernelTable, LogEntry, Result, Revision, Run
 
 _SAMPLES = "retention.samples"
 
@@ -94,6 +94,8 @@ def _samples(session: Session, policy: Policy, now: datetime, limit: int) -> Thi
     kept = exists().where(col(Result.run_id) == col(Run.id), col(Result.samples).is_not(None))
     with_trace = col(Run.id).between(first, last) & col(Run.trace).is_not(None)
     traces = session.execute(update(Run).where(with_trace, ~kept).values(trace=None))
+    held = exists().where(col(Result.run_id) == col(KernelTable.run_id), col(Result.samples).is_not(None))
+    session.execute(delete(KernelTable).where(col(KernelTable.run_id).between(first, last), ~held))
     mark.place = last
     session.add(mark)
     return Thinned(_count(samples), _count(traces))

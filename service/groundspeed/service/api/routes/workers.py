@@ -62,7 +62,7 @@ def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, no
     leases.check_owner(parts.database, attempt_id, who.node)
     answer = ingest.ingest_runs(parts.database, attempt_id, message, now)
     if any(run.artefacts for run in message.runs):
-        artefacts.mark_stored(parts.database, _store(parts), attempt_id)
+        artefacts.mark_stored(parts.database, _store(parts), attempt_id, now)
     # Written here: the framework would check the answer once more, in another thread.
     return Response(answer.model_dump_json(), media_type="application/json")
 
@@ -85,7 +85,9 @@ async def finish(
 
 
 @router.put("/attempts/{attempt_id}/artefacts/{sha256}")
-async def put_artefact(attempt_id: str, sha256: str, request: Request, parts: PartsDep, who: Worker) -> v1.Ack:
+async def put_artefact(
+    attempt_id: str, sha256: str, request: Request, parts: PartsDep, who: Worker, now: Now
+) -> v1.Ack:
     leases.check_owner(parts.database, attempt_id, who.node)
     store = _store(parts)
     if not _is_digest(sha256):
@@ -95,7 +97,7 @@ async def put_artefact(attempt_id: str, sha256: str, request: Request, parts: Pa
         async for chunk in request.stream():
             upload.write(chunk)
         upload.finish()
-    artefacts.mark_stored(parts.database, store, attempt_id)
+    artefacts.mark_stored(parts.database, store, attempt_id, now)
     return v1.Ack()
 
 

@@ -1,0 +1,1 @@
+"""Kernel tables: kept as they arrive, and compared where two sides differ."""

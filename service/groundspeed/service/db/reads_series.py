@@ -114,7 +114,9 @@ def last_position(session: Session, series_ids: Collection[int]) -> dict[int, in
     return out
 
 
-def failures(session: Session, benchmark_ids: Collection[int], low: int, high: int) -> Sequence[Row[Any]]:
+def failures(
+    session: Session, benchmarks: Collection[int], hardware: Collection[int], low: int, high: int
+) -> Sequence[Row[Any]]:
     """(id, benchmark_id, hardware_id, position, outcome, params) of runs that gave no value, between two positions."""
     r = t.Run
     query = (
@@ -123,8 +125,9 @@ def failures(session: Session, benchmark_ids: Collection[int], low: int, high: i
         )
         .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
         .where(
-            col(r.benchmark_id).in_(benchmark_ids),
-            col(r.outcome) != "ok",
+            col(r.benchmark_id).in_(benchmarks),
+            col(r.hardware_id).in_(hardware),
+            t.FAILED,
             col(t.Revision.position) >= low,
             col(t.Revision.position) <= high,
         )

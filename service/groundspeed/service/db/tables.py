@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from groundspeed.service.db.finding_tables import ChangePoint, Event, Regression, Verdict
 from groundspeed.service.db.measured_tables import (
+    FAILED,
     Artefact,
     Benchmark,
     KernelTable,
@@ -42,6 +43,7 @@ from groundspeed.service.db.work_tables import (
 )
 
 __all__ = [
+    "FAILED",
     "RUNS",
     "Artefact",
     "Attempt",

@@ -93,7 +93,7 @@ def _look(session: Session, series: Series, marked: set[int | None], now: dateti
         grouping.regroup(session, series.project_id, changed, now)
         foretold.accept(session, changed, now)
         foretold.reopen(session, changed, now)
-        if any(change.provisional or change.unmeasured for change in found):
+        if not loaded.imported and any(change.provisional or change.unmeasured for change in found):
             ask_for_more(session, series.project_id)
 
 

@@ -16,6 +16,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db import samples as packed
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import (
+    FAILED,
     Benchmark,
     Environment,
     Hardware,
@@ -176,7 +177,7 @@ def _failures(session: Session, project: Project, origins: _Origins) -> Iterator
     query = (
         select(Run, Benchmark)
         .join(Benchmark, col(Benchmark.id) == col(Run.benchmark_id))
-        .where(col(Benchmark.project_id) == project.id, col(Run.outcome) != "ok")
+        .where(col(Benchmark.project_id) == project.id, FAILED)
         .where(~select(col(Result.id)).where(col(Result.run_id) == col(Run.id)).exists())
         .order_by(col(Run.id))
         .execution_options(yield_per=_ROWS_AT_ONCE)

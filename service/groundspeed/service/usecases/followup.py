@@ -219,10 +219,10 @@ def _not_on_their_way(session: Session, wishes: Sequence[Wish]) -> list[Wish]:
 
 
 def _parent(session: Session, project_id: int) -> Request | None:
-    """The newest request that asked for history; its budget covers the follow-ups."""
+    """The newest request that asked for history; its budget covers the follow-ups. An import asks for nothing."""
     query = (
         select(Request)
-        .where(col(Request.project_id) == project_id, col(Request.kind).not_in((*_FOLLOWUPS, "pull_request")))
+        .where(col(Request.project_id) == project_id, col(Request.kind).not_in((*_FOLLOWUPS, "pull_request", "import")))
         .where(col(Request.state).in_(("planned", "running", "done")))
         .order_by(col(Request.id).desc())
         .limit(1)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
 from sqlalchemy import select, true
 from sqlmodel import Session, col
 
-from groundspeed.service.db.tables import Benchmark, Request, Result, Revision, Run, Series, SeriesMark
+from groundspeed.service.db.tables import FAILED, Benchmark, Request, Result, Revision, Run, Series, SeriesMark
 from groundspeed.service.domain.detect import DetectConfig
 from groundspeed.service.domain.series import MIN_EFFECT, Direction, Point, SeriesData
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import outbox
+from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
 
 ANALYSE = "groundspeed.control.analyse"
 
@@ -31,6 +32,8 @@ class LoadedSeries:
     data: SeriesData
     revisions: Mapping[int, int]
     config: DetectConfig
+    imported: bool = False
+    """From another tool's files: nobody can measure it again."""
 
 
 @dataclass(slots=True)
@@ -49,17 +52,18 @@ class _Cell:
 def load_series(session: Session, series_id: int, revision_ids: Collection[int] | None = None) -> LoadedSeries:
     """Read a series with its points on the branch: all, or those of some commits. Raises ``NotFound``."""
     found = session.execute(
-        select(Series, col(Benchmark.suite))
+        select(Series, col(Benchmark.suite), col(Benchmark.plugin))
         .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
         .where(col(Series.id) == series_id)
     ).first()
     if found is None:
         raise NotFound(f"There is no series {series_id}.", "It may have been deleted with its project.")
-    series, suite = found
+    series, suite, plugin = found
     settings = latest_config(session, series.project_id)
     revisions: dict[int, int] = {}
     points = _points(session, series, revisions, revision_ids)
-    return series_data(series, suite, settings, points, revisions)
+    imported = plugin.startswith(PLUGIN_PREFIX)
+    return replace(series_data(series, suite, settings, points, revisions), imported=imported)
 
 
 def series_data(
@@ -176,7 +180,7 @@ def _failures(session: Session, series: Series, revisions: dict[int, int]) -> di
         .where(
             col(Run.benchmark_id) == series.benchmark_id,
             col(Run.hardware_id) == series.hardware_id,
-            col(Run.outcome) != "ok",
+            FAILED,
             col(Revision.position).is_not(None),
         )
     )

@@ -61,7 +61,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         changes: dict[int, list[v.Change]] = {}
         for change in refs.changes(session, reads.changes_of_series(session, query.series)):
             changes.setdefault(change.series, []).append(change)
-        failures = reads_series.failures(session, {row.benchmark_id for row in rows}, query.low, high) if rows else ()
+        failures = _failures(session, rows, query.low, high)
         chosen = [
             _chosen(row, known.get(row.id, _NOTHING), changes.get(row.id, []), (failures, query.limit)) for row in rows
         ]
@@ -86,6 +86,11 @@ def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any
     if missing:
         raise NotFound(f"There is no series {', '.join(missing)} in this project.", "Choose one from its benchmarks.")
     return rows
+
+
+def _failures(session: Session, rows: Sequence[Any], low: int, high: int) -> Sequence[Any]:
+    benchmarks, hardware = {row.benchmark_id for row in rows}, {row.hardware_id for row in rows}
+    return reads_series.failures(session, benchmarks, hardware, low, high) if rows else ()
 
 
 def _histories(session: Session, project_id: int, query: GraphQuery, high: int) -> dict[int, History]:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from formats import trees
-from groundspeed.cli import main
+from groundspeed.cli import instance, main
 from groundspeed.service.errors import GroundspeedError
 
 
@@ -23,7 +23,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shas = trees.repository(folder / "repo", 6)
     trees.write_tree(folder / "results", shas)
     (folder / "shas").write_text("\n".join(shas))
-    done = invoke("import", folder / "results", "-p", "demo", "--repo", folder / "repo", "--data", folder / "data")
+    done = invoke("import", folder / "results", "-p", "demo", "--repo", folder / "repo", "--data", folder / "data",
+                  "--no-analyse")  # fmt: skip
     assert done[0] == 0
     return folder / "data"
 
@@ -79,14 +80,23 @@ def test_two_commits_are_compared(data: Path) -> None:
 
 
 def test_what_is_open_and_what_is_left_to_do(data: Path) -> None:
-    """No regression was found, analysis is still due: JSON and words agree, and a wait that ends is status 1."""
+    """No regression was found, analysis is still due, and nobody runs that would do it: each command says so."""
     assert json.loads(invoke("regressions", "--json", "--data", data)[1])["rows"] == []
-    assert invoke("regressions", "--check", "--data", data)[0] == 0
+    code, text = invoke("regressions", "--check", "--data", data)
+    assert code == 0
+    assert "not searched for changes yet" in text
+    assert "not searched for changes yet" in invoke("findings", "demo", "--data", data)[1]
     code, text = invoke("watch", "demo", "--json", "--once", "--data", data)
     assert (code, json.loads(text)["idle"]) == (0, False)
-    code, text = invoke("watch", "demo", "--timeout", 0, "--data", data)
+    with pytest.raises(GroundspeedError, match="no Groundspeed runs"):
+        invoke("watch", "demo", "--data", data)
+    with instance.only_one(data):
+        code, text = invoke("watch", "demo", "--timeout", 0, "--data", data)
     assert code == 1
     assert "Not done" in text
+    base = ("import", data.parent / "results", "-p", "demo", "--repo", data.parent / "repo")
+    assert "They were" not in invoke(*base, "--data", data)[1]  # nothing new; what waited was searched all the same
+    assert "not searched" not in invoke("findings", "demo", "--data", data)[1]
 
 
 @pytest.mark.parametrize(

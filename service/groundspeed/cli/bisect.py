@@ -25,7 +25,7 @@ def bisect(
     bad: Annotated[str, typer.Option(help="A commit after it. Neither: around the newest change point.")] = "",
     processes: Annotated[int, typer.Option(min=1, max=50, help="Fresh processes on either end.")] = 3,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer.")] = False,
-    project: Annotated[str | None, typer.Option(help="Only series of this project.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only series of this project.")] = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -34,7 +34,7 @@ class Format(StrEnum):
 @app.command("create")
 def create(
     name: Name,
-    project: Annotated[str, typer.Option(help="The project whose suites measure it.")],
+    project: Annotated[str, typer.Option("--project", "-p", help="The project whose suites measure it.")],
     change: Annotated[list[str], typer.Option(help="What changes: FACET=VALUE, as gpu.driver=580. Repeatable.")],
     where: Annotated[list[str] | None, typer.Option(help="Nodes with this label: NAME=VALUE. Repeatable.")] = None,
     node: Annotated[list[str] | None, typer.Option(help="Only this node. Repeatable.")] = None,
@@ -88,7 +88,7 @@ def create(
 
 @app.command("list")
 def list_(
-    project: Annotated[str | None, typer.Option(help="Of this project only.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project only.")] = None,
     data: context.DataOption = None,
     json: context.JsonOption = False,
 ) -> None:
@@ -242,7 +242,7 @@ def stragglers(
 def tell(
     title: Annotated[str, typer.Argument(help="What happened, in a few words.")],
     body: Annotated[str, typer.Option(help="More about it.")] = "",
-    project: Annotated[str, typer.Option(help="Show it in this project only.")] = "",
+    project: Annotated[str, typer.Option("--project", "-p", help="Show it in this project only.")] = "",
     node: Annotated[str, typer.Option(help="The machine it happened to.")] = "",
     where: Annotated[list[str] | None, typer.Option(help="Machines with this label: rack=7. Repeatable.")] = None,
     at: Annotated[datetime | None, typer.Option(help="When, in UTC; otherwise now.")] = None,

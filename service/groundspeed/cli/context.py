@@ -46,6 +46,26 @@ def database(settings: Settings) -> Iterator[Database]:
         db.close()
 
 
+def tell_unseen(db: Database, slug: str) -> None:
+    """A line when results wait to be looked at: what a command shows may then change."""
+    from groundspeed.cli.output import console
+    from groundspeed.service.usecases import standing
+
+    if left := standing.unseen(db, slug):
+        console().print(
+            f"{left} series have results that were not searched for changes yet: a running Groundspeed "
+            "(`groundspeed up`) does that.",
+            markup=False,
+        )
+
+
+def nobody_works(settings: Settings) -> bool:
+    """Whether no Groundspeed runs that would do what waits; False with a database server, where it cannot be seen."""
+    from groundspeed.cli import instance
+
+    return not settings.database_url and instance.running(settings.data_dir) is None
+
+
 def make_folder(folder: Path) -> None:
     """Create the data folder, readable by its owner alone. Raises Invalid when that cannot be."""
     from groundspeed.service.errors import Invalid

@@ -93,7 +93,7 @@ def restore(
 @app.command()
 def export(
     file: Annotated[Path | None, typer.Argument(help="File to write; without it, standard output.")] = None,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only this project.")] = None,
     form: Annotated[Form, typer.Option("--format", help="One JSON object a line, or CSV.")] = Form.jsonl,
     raw: Annotated[bool, typer.Option("--samples", help="With the raw samples that are still kept.")] = False,
     data: context.DataOption = None,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
+from groundspeed.cli.context import DataOption, JsonOption, database, nobody_works, settings_for
 from groundspeed.cli.output import console, show_json
 
 if TYPE_CHECKING:
+    from groundspeed.service.db.engine import Database
     from groundspeed.service.usecases.importing import Summary
 
 _LINE_EVERY_S = 2.0
@@ -34,6 +35,14 @@ def import_results(
     project_from: Annotated[
         str, typer.Option(help="Of sources that hold several projects: the one to take; * takes all.")
     ] = "",
+    analyse: Annotated[
+        bool | None,
+        typer.Option(
+            "--analyse/--no-analyse",
+            help="Search for changes at once, or leave it to a running Groundspeed.",
+            show_default="at once when none runs here",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
@@ -57,14 +66,30 @@ def import_results(
         project, tuple(paths), form, columns, commit.lower(), moment, repo, graph, branch, project_from=project_from
     )
     progress = _Progress(quiet=as_json)
-    with database(settings_for(data)) as db:
+    settings = settings_for(data)
+    here = nobody_works(settings) if analyse is None else analyse
+    with database(settings) as db:
         summary = importing.run(db, options, datetime.now(UTC), progress)
+        seconds = time.monotonic() - progress.began
+        if here:
+            _analyse(db, progress)
     if as_json:
         show_json(as_dict(summary))
     else:
-        _tell(summary, time.monotonic() - progress.began)
+        _tell(summary, seconds)
+        _tell_what_next(summary, here=here)
     if summary.refused:
         raise typer.Exit(1)
+
+
+def _analyse(db: Database, progress: _Progress) -> None:
+    """Search what waits for it, a thousand series at a time."""
+    from groundspeed.service.usecases import analyse
+
+    done = 0
+    while found := analyse.analyse_dirty(db, datetime.now(UTC)):
+        done += found
+        progress.say(f"{done} series were searched for changes")
 
 
 def as_dict(summary: Summary) -> dict[str, object]:
@@ -94,8 +119,13 @@ class _Progress:
         if self._quiet or now - self._told < _LINE_EVERY_S / 10:
             return
         self._told = now
-        sys.stderr.write(f"\r\x1b[K{summary.files} files, {summary.read} values  {name[-60:]}")
-        sys.stderr.flush()
+        self.say(f"{summary.files} files, {summary.read} values  {name[-60:]}")
+
+    def say(self, line: str) -> None:
+        """Write over what stands there."""
+        if not self._quiet:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
 
 
 def _tell(summary: Summary, seconds: float) -> None:
@@ -119,3 +149,15 @@ def _tell(summary: Summary, seconds: float) -> None:
         out.print(f"skipped {found.count} × {reason}: {', '.join(map(str, found.where[:3]))}", markup=False)
     for error in summary.refused:
         out.print(f"refused {error}", markup=False)
+
+
+def _tell_what_next(summary: Summary, *, here: bool) -> None:
+    name = summary.project
+    if summary.series and not here:
+        console().print("A running Groundspeed (`groundspeed up`) searches them for changes.", markup=False)
+    elif summary.series:
+        console().print(
+            f"They were searched for changes: `groundspeed findings {name}` lists what was found, `groundspeed up` "
+            "shows the graphs.",
+            markup=False,
+        )

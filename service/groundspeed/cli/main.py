@@ -27,6 +27,24 @@ app.add_typer(project_app, name="project")
 app.add_typer(token_app, name="token")
 
 
+def _version(asked: bool) -> None:
+    """Print this release's version and end."""
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"groundspeed {version('groundspeed')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the command line itself."""
+
+
 def main() -> None:
     """The console script."""
     _register()
@@ -91,7 +109,7 @@ def _register() -> None:
 
 @app.command()
 def worker() -> None:
-    """Run a benchmark worker on this machine (settings: GROUNDSPEED_WORKER_*)."""
+    """Run a benchmark worker for a service; its settings are GROUNDSPEED_WORKER_… and docs/configuration.md."""
     from groundspeed.workers.main import run
 
     raise SystemExit(run())
@@ -108,10 +126,11 @@ def findings(
 
     with context.database(context.settings_for(data)) as db:
         found = answer.load(db, project)
-    if json:
-        show_json(found)
-    else:
+        if json:
+            show_json(found)
+            return
         console().print(answer.render(found))
+        context.tell_unseen(db, project)
 
 
 @app.command()
@@ -220,7 +239,8 @@ def config_check(
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.", "`groundspeed init` writes one.") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{file} cannot be read: {why}.", "`groundspeed init` writes one.") from None
     config = load(text, str(file))
     if json:
         show_json(config)
@@ -241,7 +261,9 @@ def token_create(
     name: Annotated[str, typer.Argument(help="Who or what it is for.")],
     role: Annotated[str, typer.Option(help="viewer, triager, operator, admin or worker.")] = "viewer",
     node: Annotated[str | None, typer.Option(help="For a worker: the only node it speaks for.")] = None,
-    project: Annotated[list[str] | None, typer.Option(help="Only this project; may be given several times.")] = None,
+    project: Annotated[
+        list[str] | None, typer.Option("--project", "-p", help="Only this project; may be given several times.")
+    ] = None,
     scope: Annotated[
         list[str] | None, typer.Option(help="Only for this: read, triage, results, work or admin; may be repeated.")
     ] = None,

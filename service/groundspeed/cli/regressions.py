@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from groundspeed.cli.answer import quantity
-from groundspeed.cli.context import DataOption, JsonOption, database, project_of, settings_for
+from groundspeed.cli.context import DataOption, JsonOption, database, project_of, settings_for, tell_unseen
 from groundspeed.cli.output import console, show_json, table
 from groundspeed.cli.showing import ProjectOption, label
 
@@ -44,10 +44,11 @@ def regressions(
                 _detail(detail)
             return
         found = findings.regression_list(db, slug, kind=kind, state=state, limit=limit)
-    if as_json:
-        show_json(found)
-    else:
-        _list(found)
+        if as_json:
+            show_json(found)
+        else:
+            _list(found)
+            tell_unseen(db, slug)
     if check and found.rows:
         raise typer.Exit(1)
 

@@ -29,7 +29,7 @@ _COMMIT_VARIABLES = (
 def report(
     paths: Annotated[list[Path], typer.Argument(help="Result files; - is standard input.", show_default=False)],
     project: Annotated[str, typer.Option("--project", "-p", envvar="GROUNDSPEED_PROJECT", help="Name of the project.")],
-    url: Annotated[str, typer.Option(envvar="GROUNDSPEED_URL", help="The service.")] = "http://127.0.0.1:8080",
+    url: Annotated[str, typer.Option(envvar="GROUNDSPEED_URL", help="The service.")] = "http://127.0.0.1:8750",
     form: Annotated[str, typer.Option("--format", help="Force a format; by default the content tells.")] = "",
     commit: Annotated[str, typer.Option(help="Commit that was measured.", show_default="from the CI job or git")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,

@@ -22,7 +22,9 @@ def _site() -> None:
 @site_app.command("export")
 def export(
     out: Annotated[Path, typer.Argument(help="Folder to write; an earlier site in it is replaced.")],
-    project: Annotated[list[str] | None, typer.Option(help="Only this project; may be given again.")] = None,
+    project: Annotated[
+        list[str] | None, typer.Option("--project", "-p", help="Only this project; may be given again.")
+    ] = None,
     data: context.DataOption = None,
     json: context.JsonOption = False,
 ) -> None:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
+from groundspeed.cli.context import DataOption, JsonOption, database, nobody_works, settings_for
 from groundspeed.cli.output import console, show_json
+from groundspeed.service.errors import Unavailable
 
 POLL_S = 0.5
 
@@ -28,8 +29,14 @@ def watch(
     from groundspeed.service.usecases import standing
 
     began = time.monotonic()
-    with database(settings_for(data)) as db:
+    settings = settings_for(data)
+    with database(settings) as db:
         now = standing.standing(db, project)
+        if not (now.idle or once) and nobody_works(settings):
+            raise Unavailable(
+                f"Work is waiting, and no Groundspeed runs on {settings.data_dir} to do it.",
+                "Start one with `groundspeed up`, then ask again; --once says how it stands.",
+            )
         if not once:
             with progress_for(console(quiet=as_json)) as progress:
                 progress.update(now, standing.finished(db, project, progress.seen))

@@ -45,7 +45,7 @@ class Service(NamedTuple):
 def bring_in(history: History, data: Path, project: str = PROJECT) -> Command:
     words = [
         sys.executable, "-m", "groundspeed.cli", "import", str(history.tree), "--project", project,
-        "--repo", str(history.repo), "--data", str(data), "--json",
+        "--repo", str(history.repo), "--data", str(data), "--json", "--no-analyse",
     ]  # fmt: skip
     return command(words, history.folder)
 

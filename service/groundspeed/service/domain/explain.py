@@ -76,8 +76,9 @@ def _measured(point: Point | None, series: SeriesData, here: str) -> str:
 def _flagged(change: ChangePoint, detection: Detection, series: SeriesData) -> list[str]:
     levels = f"{change.level_after:.4g} {series.unit} where it was {change.level_before:.4g}"
     noise = f"Noise between points is {detection.noise.point:.2%}, so this is {change.strength:.1f} standard errors"
+    kind = f"an {change.kind}" if change.kind == "improvement" else f"a {change.kind}"
     words = [
-        f"It is a {change.kind}: from here on the level is {levels}, a change of {_size(change, series)}.",
+        f"It is {kind}: from here on the level is {levels}, a change of {_size(change, series)}.",
         f"{noise}; noise alone does as much in {_chance(change.p_value)} of series like this.",
     ]
     if change.replicated:

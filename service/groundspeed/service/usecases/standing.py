@@ -10,7 +10,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Attempt, Job, JobSide, Outbox, Project, Request, Revision, SeriesMark
+from groundspeed.service.db.tables import Attempt, Job, JobSide, Outbox, Project, Request, Revision, Series, SeriesMark
 from groundspeed.service.errors import NotFound
 
 OPEN_JOBS = ("queued", "running")
@@ -81,6 +81,14 @@ def finished(database: Database, slug: str | None, known: set[int]) -> list[Step
     with database.read() as session:
         found = _steps(session, _project_id(session, slug), ("done", "failed", "poison", "cancelled"))
         return [step for step in found if step.job_id not in known]
+
+
+def unseen(database: Database, slug: str) -> int:
+    """How many series of a project have results that detection has not looked at. Raises NotFound."""
+    with database.read() as session:
+        series = func.count(func.distinct(col(SeriesMark.series_id)))
+        query = select(series).join(Series, col(Series.id) == col(SeriesMark.series_id))
+        return int(session.execute(query.where(col(Series.project_id) == _project_id(session, slug))).scalar_one())
 
 
 def _project_id(session: Session, slug: str | None) -> int | None:

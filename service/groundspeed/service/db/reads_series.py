@@ -10,7 +10,7 @@ from sqlalchemy import Row, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
-from groundspeed.service.db.reads import fetch, in_parts
+from groundspeed.service.db.reads import fetch, fetch_plain, in_parts
 
 
 def series_rows(session: Session, ids: Collection[int]) -> list[Row[Any]]:
@@ -50,7 +50,7 @@ def series_select() -> Any:
     return select(*columns).join(b, col(b.id) == col(s.benchmark_id)).join(h, col(h.id) == col(s.hardware_id))
 
 
-def points(session: Session, series_ids: Collection[int], first: int, last: int) -> Sequence[Row[Any]]:
+def points(session: Session, series_ids: Collection[int], first: int, last: int) -> Sequence[tuple[Any, ...]]:
     """(series, revision, environment, value, spread, state, run) of each result of revisions with ids in a range, in
     no order: what the index holds, without a look at any row.
     """
@@ -59,7 +59,7 @@ def points(session: Session, series_ids: Collection[int], first: int, last: int)
         col(r.series_id), col(r.revision_id), col(r.environment_id), col(r.value), col(r.spread), col(r.state),
         col(r.run_id),
     ).where(col(r.series_id).in_(series_ids), col(r.revision_id).between(first, last))  # fmt: skip
-    return fetch(session, query)
+    return fetch_plain(session, query)
 
 
 def sample_blobs(session: Session, series_id: int, low: int, high: int, limit: int) -> list[tuple[str, int, bytes]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import itemgetter
 from statistics import median
 from typing import Any
@@ -61,12 +61,8 @@ def histories(rows: Iterable[Sequence[Any]], places: Mapping[int, int]) -> dict[
     revision is not in ``places``, which gives positions, are left out.
     """
     parts: dict[int, list[Sequence[Any]]] = {}
-    last, part = None, []
-    for row in rows:
-        if row[0] != last:
-            last = row[0]
-            part = parts.setdefault(last, [])
-        part.append(row)
+    for series, some in groupby(rows, itemgetter(0)):
+        parts.setdefault(series, []).extend(some)
     return {series: _history(part, places) for series, part in parts.items()}
 
 

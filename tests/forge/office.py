@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,13 +17,14 @@ from sqlmodel import SQLModel, select
 from fleet import Fleet, registration
 from forge.github_server.model import Pull, Repo, stamp
 from forge.github_server.server import APP_ID, TOKEN, FakeGitHub, key_pair, serving
+from groundspeed.plugins.timing.kernels import Interval, KernelTable
 from groundspeed.service.db import forge_tables as f
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.forge.events import read_event
 from groundspeed.service.forge.github import GitHubAccess, GitHubForge
 from groundspeed.service.repo import Mirrors
-from groundspeed.service.usecases import gate, ingest, nodes, planning
+from groundspeed.service.usecases import artefacts, gate, ingest, nodes, planning
 from groundspeed.service.usecases.pulls import (
     deliveries,
     evaluate,
@@ -67,6 +69,7 @@ class Office:
     desk: Desk
     git: GitRepo
     fleet: Fleet
+    store: artefacts.Store
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     # --- what happens outside ----------------------------------------------------------------------------------------
@@ -153,9 +156,17 @@ class Office:
         return changed
 
     def measure(
-        self, head: float = 1.0, base: float = 1.0, pairs: int = 4, outcomes: tuple[str, str] = ("ok", "ok")
+        self,
+        head: float = 1.0,
+        base: float = 1.0,
+        pairs: int = 4,
+        outcomes: tuple[str, str] = ("ok", "ok"),
+        kernels: Callable[[int, int], KernelTable] | None = None,
+        **more: Any,
     ) -> int:
-        """Every waiting job, with times in seconds for base and head; how many jobs."""
+        """Every waiting job, with times in seconds for base and head and, by side and pair, what the device's kernels
+        took; how many jobs.
+        """
         count = 0
         while True:
             self.fleet.now = self.now
@@ -167,16 +178,28 @@ class Office:
                 for pair in range(pairs):
                     for side, (value, outcome) in enumerate(((base, outcomes[0]), (head, outcomes[1]))):
                         wobble = 1 + 0.0005 * ((pair * 7 + side * 3) % 5 - 2)
+                        file = json.dumps(kernels(side, pair).as_json()).encode() if kernels is not None else b""
                         report = run(
                             benchmark.key, pair, side, plugin=benchmark.plugin, params=benchmark.params, outcome=outcome,
                             samples=[samples("time", value * wobble)] if outcome == "ok" else [],
+                            artefacts=[reference(file)] if file else [], **more,
                         )  # fmt: skip
                         ack = ingest.ingest_runs(
                             self.db, claimed.attempt_id or "", v1.RunBatch(runs=(report,)), self.now
                         )
                         assert not ack.refused, ack.refused
+                        if file:
+                            self.upload(claimed.attempt_id or "", file)
             self.fleet.finish(claimed.attempt_id)
             gate.conclude(self.db, claimed.attempt_id or "", self.now)
+
+    def upload(self, attempt: str, file: bytes) -> None:
+        """An artefact, as a worker sends it after the report that names it."""
+        sha256 = hashlib.sha256(file).hexdigest()
+        with artefacts.upload(self.store, sha256) as incoming:
+            incoming.write(file)
+            incoming.finish()
+        artefacts.mark_stored(self.db, self.store, attempt, self.now)
 
     def answer(self, pull: Pull, **values: Any) -> dict[str, Any]:
         """Tell of the pull request, measure it, and read its check."""
@@ -211,6 +234,22 @@ class Office:
         return self.rows(t.Request, t.Request.kind == "pull_request", *conditions)
 
 
+def reference(file: bytes) -> dict[str, Any]:
+    sha256 = hashlib.sha256(file).hexdigest()
+    return {"kind": "kernel-table", "name": "kernel-table.json", "sha256": sha256, "size_bytes": len(file)}
+
+
+def kernel_table(spread: int, steps: int = 10, **kernels: tuple[int, float]) -> KernelTable:
+    """As the profiled pass makes it: launches a step and microseconds of each, by name; ``spread`` tells processes of
+    the same code apart.
+    """
+    factor = 1 + 0.001 * (spread * 7 % 5 - 2)
+    table = KernelTable(steps=steps)
+    for name, (launches, each_us) in kernels.items():
+        table.add([Interval(name, 0, round(each_us * 1000 * factor))] * (launches * steps))
+    return table
+
+
 @contextmanager
 def office(
     db: Database, folder: Path, *, token: bool = False, sandbox: str = "bubblewrap", **more: Any
@@ -227,5 +266,5 @@ def office(
         forge = GitHubForge(access)
         places.link(db, "toy", forge.repository("octo/toy"), datetime.now(UTC), "test")
         desk = Desk(db, fleet.mirrors, forge, "https://speed.example", Patience(backoff_s=1.0, longest_s=30.0))
-        yield Office(db, github, repo, desk, git, fleet)
+        yield Office(db, github, repo, desk, git, fleet, artefacts.Store(folder / "artefacts", 2**26, 2**28))
     assert github.violations == []

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from groundspeed.cli import kernels
 from groundspeed.cli.answer import quantity
 from groundspeed.cli.context import DataOption, JsonOption, database, project_of, settings_for
 from groundspeed.cli.output import console, show_json, table
 
 if TYPE_CHECKING:
     from groundspeed.service.usecases.compare_files import Line
-    from groundspeed.service.wire.views import CompareRow
+    from groundspeed.service.wire.views import CompareRow, Kernels
 
 MARKS = {"regressed": "+", "improved": "-", "changed": "*", "unchanged": "", "inconclusive": "~", "never-compared": "!"}
 _ORDER = ("regressed", "never-compared", "changed", "improved", "inconclusive", "unchanged")
@@ -82,10 +83,11 @@ def compare(
     """
     files = by is None and _are_files(base, head)
     pattern = _pattern(bench)
+    moved: tuple[Kernels, ...] = ()
     if files:
         found, raw, notes = _files(Path(base), Path(head), form, threshold)
     else:
-        found, raw, notes = _stored(base, head, project, by or "revision", data)
+        found, raw, notes, moved = _stored(base, head, project, by or "revision", data)
     chosen = [(row, one) for row, one in zip(found, raw, strict=True) if pattern.search(row.name)]
     if only_changed:
         chosen = [(row, one) for row, one in chosen if row.answer in {"regressed", "improved", "changed"}]
@@ -94,10 +96,10 @@ def compare(
     rows = [row for row, _ in chosen]
     regressed = any(row.answer == "regressed" for row in rows)
     if as_json:
-        show_json({"base": base, "head": head, "rows": [one for _, one in chosen], "notes": notes})
+        show_json({"base": base, "head": head, "rows": [one for _, one in chosen], "notes": notes, "kernels": moved})
     else:
         sides = (Path(base).name, Path(head).name) if files else (base, head)
-        _tell(rows, sides if sides[0] != sides[1] else ("base", "head"), notes, split=split)
+        _tell(rows, sides if sides[0] != sides[1] else ("base", "head"), notes, list(kernels.lines(moved)), split=split)
     if check and regressed:
         raise typer.Exit(1)
 
@@ -146,7 +148,7 @@ def _of_line(line: Line) -> Shown:
 
 def _stored(
     base: str, head: str, project: str | None, by: Literal["revision", "environment", "node", "run"], data: Path | None
-) -> tuple[list[Shown], list[Any], list[str]]:
+) -> tuple[list[Shown], list[Any], list[str], tuple[Kernels, ...]]:
     from groundspeed.service.errors import NotFound
     from groundspeed.service.usecases import lookup
     from groundspeed.service.usecases.views import compare as view
@@ -159,7 +161,7 @@ def _stored(
         raise NotFound(found.problem, "`groundspeed show` lists commits that were measured.")
     notes = [f"{d.layer} {d.name}: {d.base or 'absent'} → {d.head or 'absent'}" for d in found.environment[:20]]
     rows = [_by_known_noise(row) for row in found.rows]
-    return [_of_row(row) for row in rows], rows, notes
+    return [_of_row(row) for row in rows], rows, notes, found.kernels
 
 
 def _by_known_noise(row: CompareRow) -> CompareRow:
@@ -192,7 +194,7 @@ def _name(benchmark: str, metric: str, params: Any) -> str:
     return f"{benchmark}{f' ({inside})' if inside else ''}: {metric}"
 
 
-def _tell(rows: list[Shown], sides: tuple[str, str], notes: list[str], *, split: bool) -> None:
+def _tell(rows: list[Shown], sides: tuple[str, str], notes: list[str], moved: list[str], *, split: bool) -> None:
     out = console()
     counts = {answer: sum(row.answer == answer for row in rows) for answer in _ORDER}
     groups = [[row for row in rows if row.answer == answer] for answer in _ORDER] if split else [rows]
@@ -205,6 +207,8 @@ def _tell(rows: list[Shown], sides: tuple[str, str], notes: list[str], *, split:
                         right=(sides[0][:20], sides[1][:20], "ratio", "95 % interval")))  # fmt: skip
     for note in notes:
         out.print(note, markup=False)
+    for line in moved:
+        out.print(line, markup=False, soft_wrap=True, highlight=False)
     out.print(", ".join(f"{n} {answer}" for answer, n in counts.items() if n) or "Nothing to compare.", markup=False)
     if rows:
         out.print(LEGEND, style="dim", markup=False)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from groundspeed.cli import kernels
 from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
 from groundspeed.cli.output import show_json
 
@@ -36,4 +37,5 @@ def explain(
         return
     width = 100 if sys.stdout.isatty() else 10_000
     lines = [textwrap.fill(text, width, break_long_words=False) for text in usecase.paragraphs(found)]
+    lines += kernels.lines(found.kernels)
     sys.stdout.write("\n".join(lines) + "\n")

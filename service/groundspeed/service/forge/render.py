@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from groundspeed.service.domain.pulls.commands import HELP
 from groundspeed.service.domain.pulls.forge import Cause, Reply
 from groundspeed.service.domain.pulls.report import SHOWN, Report, Row, RowKind
+from groundspeed.service.forge import kernels
 from groundspeed.service.forge.escape import code, markdown, visible
 
 MARKER = "<!-- groundspeed -->"
@@ -86,6 +87,9 @@ def body(report: Report, limit: int = LIMIT) -> str:
     for kind in SHOWN:
         section, budget = _section(kind, report.of(kind), budget)
         lines += section
+        if kind == "regressed":
+            section, budget = kernels.sections(report.explained(kind), budget)
+            lines += section
     folded = [f"{len(report.of(k))} {_HEADINGS[k].lower()}" for k in ("unchanged", "inconclusive") if report.of(k)]
     if folded:
         lines += ["", f"<sub>{', '.join(folded)} · [all]({report.url})</sub>"]
@@ -187,8 +191,8 @@ def _line(row: Row) -> str:
     if row.effect is None:
         return f"| {name} | {markdown(row.metric)} | {markdown(row.reason, 200)} | {repeat} |"
     interval = "" if row.low is None or row.high is None else f"{_percent(row.low)} … {_percent(row.high)}"
-    culprit = f", mostly {code(row.culprit, 80)}" if row.culprit else ""
-    metric = f"{markdown(row.metric)}{culprit}"
+    culprit = row.kernels.culprit if row.kernels is not None else ""
+    metric = f"{markdown(row.metric)}, mostly {code(culprit, kernels.NAME)}" if culprit else markdown(row.metric)
     return f"| {name} | {metric} | **{_percent(row.effect)}** | {interval} | {repeat} |"
 
 

@@ -18,7 +18,9 @@ from groundspeed.service.domain.explain import explain_point, explain_verdict
 from groundspeed.service.domain.series import MIN_EFFECT
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import naming
+from groundspeed.service.usecases.kernels.views import of_changes, of_gates
 from groundspeed.service.usecases.series import LoadedSeries, load_series, threshold
+from groundspeed.service.wire import views as v
 
 _OPEN = ("queued", "running")
 
@@ -37,6 +39,7 @@ class Explanation:
     flagged: bool
     series_class: str
     sentences: tuple[str, ...]
+    kernels: tuple[v.Kernels, ...] = ()
 
 
 def explain(db: Database, series: str, commit: str, project: str | None = None) -> Explanation:
@@ -73,6 +76,7 @@ def explain(db: Database, series: str, commit: str, project: str | None = None) 
             flagged=flagged,
             series_class=detection.series_class,
             sentences=(*verdicts, *words),
+            kernels=_kernels(session, named.id, revision),
         )
 
 
@@ -120,6 +124,18 @@ def _triage(session: Session, series_id: int, revision: Revision) -> list[str]:
         if change.state != "withdrawn" and change.detail.get("foretold"):
             words.append(f"{change.detail['foretold']['words']}")
     return words
+
+
+def _kernels(session: Session, series_id: int, revision: Revision) -> tuple[v.Kernels, ...]:
+    """Of gates on the commit, and of the change that begins here."""
+    changes = session.scalars(
+        select(ChangePoint).where(
+            col(ChangePoint.series_id) == series_id,
+            col(ChangePoint.after_revision_id) == revision.id,
+            col(ChangePoint.state) != "withdrawn",
+        )
+    ).all()
+    return of_gates(session, revision.id or 0, series_id) + of_changes(session, changes)
 
 
 def _coming(session: Session, loaded: LoadedSeries, revision: Revision) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from groundspeed.service.wire.views.kernels import Kernels
 from groundspeed.service.wire.views.parts import ProjectRef, View
 
 
@@ -61,6 +62,8 @@ class PullPage(View):
     done: int
     total: int
     metrics: tuple[PullMetric, ...]
+    kernels: tuple[Kernels, ...]
+    """Of benchmarks that changed, where tables of their kernels were kept."""
     request: int | None
     told_at: datetime | None
     """When the forge was last told."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from groundspeed.service.wire.v1 import Wire
+from groundspeed.service.wire.views.kernels import Kernels
 
 Text = Annotated[str, Field(max_length=300)]
 
@@ -24,6 +25,8 @@ class PointExplanation(Wire):
     flagged: bool
     series_class: str
     sentences: tuple[str, ...]
+    kernels: tuple[Kernels, ...] = ()
+    """Of a gate's verdict on this commit, or of the change that begins here, where tables of kernels were kept."""
 
 
 class AskForBisection(Wire):

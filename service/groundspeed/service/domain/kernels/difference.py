@@ -17,7 +17,7 @@ from typing import Literal
 from scipy.stats import t as student
 
 Kind = Literal["slower", "faster", "appeared", "vanished", "replaced", "more-launches", "fewer-launches"]
-State = Literal["told", "even", "same", "unsure", "single"]
+State = Literal["told", "even", "same", "against", "unsure", "single"]
 
 CONFIDENCE = 0.99
 """Of the interval of one kernel: tables have dozens of them."""
@@ -126,7 +126,8 @@ class _Seen:
 def difference(base: Sequence[Table], head: Sequence[Table], effect: float | None = None) -> Difference | None:
     """Compare two sides; None where a side has no table.
 
-    ``effect``: how much slower the step became, relative; kernels that moved by less than half of it are the same.
+    ``effect``: how much slower the step became, relative (below 0: faster); kernels that moved by less than half of it
+    are the same, and such as moved the other way do not explain it.
     """
     if not base or not head:
         return None
@@ -281,8 +282,8 @@ def _state(
     interval: tuple[float | None, float | None],
     effect: float | None,
 ) -> State:
-    low, high = interval
-    base, change = fmean(totals[0]), fmean(totals[1]) - fmean(totals[0])
+    (low, high), base = interval, fmean(totals[0])
+    change = fmean(totals[1]) - base
     if low is None or high is None:
         return "told" if rows else "single"
     if _evenly(seen, rows, base, change) and not low <= 0 <= high:
@@ -292,6 +293,8 @@ def _state(
         return "told" if _balanced(rows, least) else "same"
     if low <= 0 <= high:
         return "told" if _balanced(rows, least) else "unsure"
+    if effect and (change > 0) != (effect > 0):
+        return "against"
     return "told" if rows else "unsure"
 
 

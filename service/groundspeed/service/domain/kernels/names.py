@@ -68,9 +68,10 @@ def _plain(name: str) -> tuple[str, str]:
         return name.strip() or NAMELESS, ""  # no C++: Triton's, a library's, a copy's
     text = _without_arguments(name)
     at = text.find("<")
-    if at <= 0:
-        return _last(text) or name.strip() or NAMELESS, ""
-    return _last(text[:at]) or text[:at].strip(), _telling(text[at + 1 :].rstrip().removesuffix(">"))
+    base = _last(text[:at] if at > 0 else text)
+    if not _IDENTIFIER.fullmatch(base):
+        return name.strip() or NAMELESS, ""
+    return base, _telling(text[at + 1 :].rstrip().removesuffix(">")) if at > 0 else ""
 
 
 def _without_arguments(name: str) -> str:
@@ -99,7 +100,7 @@ def _telling(arguments: str, depth: int = 0) -> str:
         head = one.split("(", 1)[0] if not one.startswith("(") else ""
         path, _, inside = head.partition("<")
         last = _last(path)
-        if _IDENTIFIER.fullmatch(last) and _tells(last):
+        if _tells(last):
             return last
         if inside and depth < 6:
             found = _telling(one.partition("<")[2], depth + 1)
@@ -109,7 +110,12 @@ def _telling(arguments: str, depth: int = 0) -> str:
 
 
 def _tells(word: str) -> bool:
-    return word not in _DULL and word not in _WRAPPERS and not word.endswith("Metadata")
+    return (
+        _IDENTIFIER.fullmatch(word) is not None
+        and word not in _DULL
+        and word not in _WRAPPERS
+        and not word.endswith("Metadata")
+    )
 
 
 def _split(arguments: str) -> Iterator[str]:

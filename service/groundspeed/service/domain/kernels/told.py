@@ -38,7 +38,7 @@ class ToldRow:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``state``: told, even, same, unsure, single (see docs/kernels.md), or missing, where ``summary`` says why."""
+    """``state``: told, even, same, against, unsure, single (see docs/kernels.md), or missing: ``summary`` says why."""
 
     state: str
     summary: str

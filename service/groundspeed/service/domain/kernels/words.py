@@ -20,6 +20,7 @@ def summary(found: Difference) -> str:
 _CONCLUSIONS = {
     "same": "They take as long as before: what changed lies outside them, in launching, the host or input.",
     "even": "All moved alike: the device's clock or the size of the input rather than one kernel.",
+    "against": "They moved the other way: what changed lies outside them, in launching, the host or input.",
     "unsure": "Which kernel did it cannot be told: processes of one side differ by as much.",
     "single": "Which kernel did it cannot be told from one process a side.",
 }

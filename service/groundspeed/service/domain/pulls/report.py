@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from groundspeed.service.domain.kernels.told import Told
+
 RowKind = Literal["regressed", "improved", "changed", "failing", "new", "never-compared", "inconclusive", "unchanged"]
 Conclusion = Literal["success", "failure", "neutral", "action_required", "cancelled"]
 State = Literal[
@@ -33,8 +35,8 @@ class Row:
     url: str = ""
     repeat: str = ""
     """One command that repeats this comparison."""
-    culprit: str = ""
-    """Kernel or phase that carries most of the difference, where known."""
+    kernels: Told | None = None
+    """Which kernels make the difference, where tables of them were kept."""
     suite: str = ""
     series_id: int | None = None
 
@@ -62,6 +64,11 @@ class Report:
     def of(self, kind: RowKind) -> tuple[Row, ...]:
         rows = (row for row in self.rows if row.kind == kind)
         return tuple(sorted(rows, key=lambda row: (-abs(row.effect or 0.0), row.benchmark, row.metric)))
+
+    def explained(self, *kinds: RowKind) -> tuple[tuple[str, Told], ...]:
+        """By benchmark what its kernels say of rows of such kinds, the largest effect first."""
+        found = ((row.benchmark, row.kernels) for kind in kinds for row in self.of(kind))
+        return tuple({name: told for name, told in found if told is not None}.items())
 
     @property
     def compared(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -16,7 +16,7 @@ from groundspeed.service.usecases.kernels import tables
 MOST_RUNS = 30
 """Of a side; the newest."""
 _FOLLOWS = {"time", "rate"}
-_CLOCKS = {"wall", "device"}
+_CLOCKS = {"wall", "device", "none"}
 
 
 def concerns(series: Series | Any) -> bool:
@@ -24,10 +24,23 @@ def concerns(series: Series | Any) -> bool:
     return (series.kind in _FOLLOWS and series.clock in _CLOCKS) or series.metric == "launches"
 
 
+def slowness(series: Series | Any, ratio: float | None) -> float | None:
+    """How much slower a step became, relative, from head over base of a metric; None where that is not known."""
+    if not ratio or ratio <= 0:
+        return None
+    return 1 / ratio - 1 if series.kind == "rate" else ratio - 1
+
+
+def smallest(effects: Iterable[float | None]) -> float | None:
+    """Of several metrics the smallest slowing, else the smallest gain: what there is to explain at least."""
+    known = [one for one in effects if one]
+    return min((one for one in known if one > 0), default=max(known, default=None))
+
+
 def of_runs(session: Session, base: Collection[int], head: Collection[int], effect: float | None = None) -> Told | None:
     """Compare two sides, each the runs of one benchmark; None where there is nothing to say, as on a CPU.
 
-    ``effect``: how much the metric changed, relative.
+    ``effect``: how much slower the step became, relative.
     """
     left, right = (sorted(side)[-MOST_RUNS:] for side in (base, head))
     found, why = tables.load(session, [*left, *right])
@@ -38,8 +51,9 @@ def of_runs(session: Session, base: Collection[int], head: Collection[int], effe
     reason = why[0] if why else _reason(session, [run for run in (*left, *right) if run not in found])
     if not reason and not found:
         return None
-    lacking = " and ".join(name for name, side in (("base", sides[0]), ("head", sides[1])) if not side)
-    return missing(f"the {lacking} has no kernel table" + (f" ({reason})" if reason else ""))
+    lacking = [name for name, side in (("base", sides[0]), ("head", sides[1])) if not side]
+    words = "neither side has a kernel table" if len(lacking) == 2 else f"the {lacking[0]} has no kernel table"
+    return missing(f"{words} ({reason})" if reason else words)
 
 
 def _reason(session: Session, run_ids: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from groundspeed.service.domain.kernels.told import Told, from_json
 from groundspeed.service.usecases.gate_sides import BASE, HEAD, Compared
-from groundspeed.service.usecases.kernels.sides import concerns, of_runs
+from groundspeed.service.usecases.kernels.sides import concerns, of_runs, slowness, smallest
 
 CALLED = ("regressed", "improved", "changed")
 _KEY = "kernels"
@@ -19,15 +19,15 @@ _KEY = "kernels"
 def annotate(session: Session, rows: Iterable[tuple[Compared, dict[str, Any]]]) -> None:
     """Add to the details of rows of verdicts which kernels make the difference; one look a benchmark."""
     called = [(one, row) for one, row in rows if row["answer"] in CALLED and concerns(one.series)]
-    by_runs: dict[tuple[tuple[int, ...], ...], list[dict[str, Any]]] = {}
+    by_runs: dict[tuple[tuple[int, ...], ...], list[tuple[Compared, dict[str, Any]]]] = {}
     for one, row in called:
         sides = tuple(tuple(sorted({run.id for run in one.runs.get(side, ())})) for side in (BASE, HEAD))
-        by_runs.setdefault(sides, []).append(row)
+        by_runs.setdefault(sides, []).append((one, row))
     for (base, head), explained in by_runs.items():
-        effects = [abs(row["ratio"] - 1) for row in explained if row["ratio"]]
-        found = of_runs(session, base, head, min(effects, default=None))
+        effect = smallest(slowness(one.series, row["ratio"]) for one, row in explained)
+        found = of_runs(session, base, head, effect)
         if found is not None:
-            for row in explained:
+            for _, row in explained:
                 row["detail"][_KEY] = asdict(found)
 
 

@@ -21,6 +21,7 @@ from groundspeed.service.db.tables import (
     Verdict,
 )
 from groundspeed.service.domain.pulls.report import Report, Row, RowKind, State
+from groundspeed.service.usecases.kernels.verdicts import of_verdict
 
 _ENDED = ("done", "failed", "cancelled", "poison")
 _OUTCOMES: Mapping[str, State] = {
@@ -173,6 +174,7 @@ def _row(verdict: Verdict, series: Series, job: Job, project: Project, base_url:
         repeat=_repeat(job.suite),
         suite=job.suite,
         series_id=series.id,
+        kernels=of_verdict(verdict.detail),
     )
 
 

@@ -12,9 +12,11 @@ from groundspeed.service.db.forge_tables import ForgeAction, ForgeRepository, Pu
 from groundspeed.service.db.tables import Project
 from groundspeed.service.domain.pulls.report import Report, Row, conclusion, verdict
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.kernels.views import view
 from groundspeed.service.usecases.pulls import report as reports
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import pulls as p
+from groundspeed.service.wire import views as v
 
 _SHOWN = ("regressed", "failing", "improved", "changed", "new", "never-compared", "inconclusive", "unchanged")
 MOST = 100
@@ -66,6 +68,7 @@ def pull(db: Database, slug: str, number: int, web_url: str) -> p.PullPage:
             done=report.done,
             total=report.total,
             metrics=tuple(_metric(one) for one in rows),
+            kernels=_kernels(report),
             request=found.request_id if found.measured_sha == found.head_sha else None,
             told_at=datetime.fromisoformat(str(told)) if told else None,
             trouble=_trouble(session, found),
@@ -112,6 +115,12 @@ def _metric(row: Row) -> p.PullMetric:
         series=row.series_id,
         repeat=row.repeat,
     )
+
+
+def _kernels(report: Report) -> tuple[v.Kernels, ...]:
+    series = {row.benchmark: row.series_id for row in reversed(report.rows) if row.kernels is not None}
+    explained = report.explained("regressed", "improved", "changed")
+    return tuple(view(told, name, series.get(name)) for name, told in explained)
 
 
 def _plus_one(effect: float | None) -> float | None:

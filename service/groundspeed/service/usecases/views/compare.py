@@ -16,6 +16,7 @@ from groundspeed.service.db.samples import unpack
 from groundspeed.service.domain.compare import GateConfig
 from groundspeed.service.domain.compare import compare as judge
 from groundspeed.service.domain.series import Direction
+from groundspeed.service.usecases.kernels import views as kernel_views
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.usecases.views.conditions import leaves, number
 from groundspeed.service.wire import views as v
@@ -47,6 +48,7 @@ class _Loaded:
     environments: frozenset[int]
     builds: frozenset[int]
     conditions: Mapping[str, str]
+    runs: Mapping[int, Sequence[int]]
     samples: Mapping[int, Sequence[float]]
     """What is drawn in place of the values: of a single run, which has one value a series, its samples."""
 
@@ -64,8 +66,10 @@ def compare(db: Database, slug: str, query: CompareQuery, echo: dict[str, str] |
         rows: list[v.CompareRow] = []
         differences: tuple[v.FacetDifference, ...] = ()
         conditions: tuple[v.FacetDifference, ...] = ()
+        kernels: tuple[v.Kernels, ...] = ()
         if base is not None and head is not None:
             rows = _rows(session, base, head)
+            kernels = _kernels(session, rows, base, head)
             differences = _environment_differences(session, base, head)
             conditions = _condition_differences(base, head)
         return v.Compare(
@@ -76,6 +80,7 @@ def compare(db: Database, slug: str, query: CompareQuery, echo: dict[str, str] |
             counts=dict(Counter(row.answer for row in rows)),
             environment=differences,
             conditions=conditions,
+            kernels=kernels,
             problem=problem,
             choices=_choices(session, project, query.by),
             query=echo or {},
@@ -155,12 +160,14 @@ def _environment_side(session: Session, project: Any, key: str) -> _Loaded | Non
 
 def _loaded(session: Session, side: v.Side, rows: Sequence[Any]) -> _Loaded:
     values: dict[int, list[float]] = {}
+    of_series: dict[int, list[int]] = {}
     for row in rows:
         values.setdefault(row.series_id, []).append(row.value)
+        of_series.setdefault(row.series_id, []).append(row.run_id)
     runs = list(dict.fromkeys(row.run_id for row in rows))[:NEWEST_RUNS]
     conditions = _medians(reads_work.conditions_of_runs(session, runs))
     builds = frozenset(reads_work.builds_of_runs(session, runs))
-    return _Loaded(side, values, frozenset(row.environment_id for row in rows), builds, conditions, {})
+    return _Loaded(side, values, frozenset(row.environment_id for row in rows), builds, conditions, of_series, {})
 
 
 def _medians(conditions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -206,6 +213,26 @@ def _row(series: Any, left: _Loaded, right: _Loaded) -> v.CompareRow:
         mde=mde,
         base_values=tuple(refs.finite(x) for x in left.samples.get(series.id, base)[:DRAWN]),
         head_values=tuple(refs.finite(x) for x in right.samples.get(series.id, head)[:DRAWN]),
+    )
+
+
+def _kernels(session: Session, rows: Sequence[v.CompareRow], base: _Loaded, head: _Loaded) -> tuple[v.Kernels, ...]:
+    """Of what changed by most; of what one process a side left undecided, only what is sure."""
+    order = ("regressed", "changed", "improved", "inconclusive")
+    called = [row for row in rows if row.answer in order and row.effect.ratio]
+    called.sort(key=lambda row: (order.index(row.answer), -abs((row.effect.ratio or 1) - 1)))
+    return kernel_views.of_pairs(
+        session,
+        [
+            kernel_views.Pair(
+                row.series.id,
+                base.runs[row.series.id],
+                head.runs[row.series.id],
+                row.effect.ratio,
+                doubtful=row.answer == "inconclusive",
+            )
+            for row in called
+        ],
     )
 
 

@@ -11,6 +11,7 @@ from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import environment_changes, triage
+from groundspeed.service.usecases.kernels import views as kernel_views
 from groundspeed.service.usecases.views import grid, refs
 from groundspeed.service.wire import views as v
 
@@ -109,6 +110,7 @@ def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:
             ),
             moves=tuple(s for s in triage.TRANSITIONS.get(found.state, ()) if s in triage.PEOPLE),
             environments=_environments(session, changes, series),
+            kernels=kernel_views.of_changes(session, changes),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlmodel import Session
 from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.kernels import views as kernel_views
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.usecases.views.overview import revision_states
 from groundspeed.service.usecases.views.runs import run_row
@@ -45,8 +46,14 @@ def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
                 for c in refs.changes(session, changes)
             ),
             failures=tuple(run_row(run, suite, node, names) for run, suite, node in failed),
+            kernels=_kernels(session, found, changes),
             notes=tuple(event.title for event in reads.annotations_at(session, found.id or 0)),
         )
+
+
+def _kernels(session: Session, found: Any, changes: Sequence[Any]) -> tuple[v.Kernels, ...]:
+    """Of the changes that begin here, else of gates that had the commit as their head."""
+    return kernel_views.of_changes(session, changes) or kernel_views.of_gates(session, found.id)
 
 
 def _neighbours(session: Session, project_id: int, found: Any) -> tuple[v.RevisionRef | None, v.RevisionRef | None]:

@@ -36,6 +36,7 @@ from groundspeed.service.wire.views.charts import (
 )
 from groundspeed.service.wire.views.compare import Choice, Compare, CompareRow, FacetDifference, Side
 from groundspeed.service.wire.views.fleet import DeviceView, Fleet, HeatCell, HeatRow, NodeEnvironment, NodePage
+from groundspeed.service.wire.views.kernels import KernelRow, Kernels
 from groundspeed.service.wire.views.parts import (
     Change,
     Column,
@@ -132,6 +133,8 @@ __all__ = [
     "Hit",
     "JobPage",
     "JobRow",
+    "KernelRow",
+    "Kernels",
     "LogLineView",
     "MadeChannel",
     "MadeToken",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from groundspeed.service.wire.views.kernels import Kernels
 from groundspeed.service.wire.views.parts import Column, Effect, ProjectRef, RevisionRef, SeriesRef, View
 
 
@@ -55,6 +56,8 @@ class Compare(View):
     conditions: tuple[FacetDifference, ...]
     problem: str
     """Why there is nothing to compare, and what to do."""
+    kernels: tuple[Kernels, ...] = ()
+    """Of benchmarks that changed, where tables of their kernels were kept."""
     choices: tuple[Choice, ...]
     """What the newest work offers, of the kind that is compared."""
     query: dict[str, str]

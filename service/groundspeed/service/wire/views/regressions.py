@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from groundspeed.service.wire.views.charts import Spark
+from groundspeed.service.wire.views.kernels import Kernels
 from groundspeed.service.wire.views.parts import Change, ProjectRef, RevisionRef, SeriesRef, View
 from groundspeed.service.wire.views.projects import RegressionRow
 
@@ -61,6 +62,8 @@ class RegressionDetail(View):
     """States that it can be put into."""
     environments: tuple[EnvironmentStep, ...] = ()
     """Of the strongest changes where the environment changed too, one for each pair of environments."""
+    kernels: tuple[Kernels, ...] = ()
+    """Of the strongest changes, where tables of kernels were kept."""
 
 
 class Triage(View):

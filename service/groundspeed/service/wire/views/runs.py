@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from groundspeed.service.wire.views.kernels import Kernels
 from groundspeed.service.wire.views.parts import Column, EnvironmentRef, ProjectRef, RevisionRef, SeriesRef, View
 from groundspeed.service.wire.views.projects import RevisionState
 from groundspeed.service.wire.views.regressions import AffectedSeries
@@ -48,6 +49,8 @@ class RevisionPage(View):
     results: tuple[RevisionResult, ...]
     changes: tuple[AffectedSeries, ...]
     failures: tuple[RunRow, ...]
+    kernels: tuple[Kernels, ...] = ()
+    """Of the changes that begin here, or of a gate on this commit, where tables of kernels were kept."""
     notes: tuple[str, ...]
     """What people wrote at it; graphs show them."""
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from playwright.sync_api import sync_playwright
 
+from groundspeed.service.domain.kernels.difference import Kernel, Table, difference
+from groundspeed.service.domain.kernels.told import Told, tell
 from groundspeed.service.domain.pulls.forge import ACCEPT, RERUN
 from groundspeed.service.domain.pulls.report import Report, Row
 from groundspeed.service.forge import render
@@ -39,12 +41,27 @@ code { font: 85% ui-monospace, "SFMono-Regular", Menlo, "DejaVu Sans Mono", mono
 """
 
 
+def kernels() -> Told:
+    """Of processes of a base and a head whose norm is no longer fused."""
+
+    def side(number: int, norm: tuple[float, float]) -> list[Table]:
+        found = {"layer_norm_kernel": norm, "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT": (96, 88.0)}
+        return [
+            Table({name: Kernel(n, n * us * 1e-6 * (1 + 0.001 * (i + number))) for name, (n, us) in found.items()})
+            for i in range(5)
+        ]
+
+    compared = difference(side(0, (48, 24.0)), side(1, (48, 36.5)), 0.062)
+    assert compared is not None
+    return tell(compared)
+
+
 def report() -> Report:
     """A made-up verdict that has every kind of row."""
     run = "/groundspeed run {}".format
     rows = (
         Row("regressed", "train[batch_size=32]", "step_time", 0.062, 0.057, 0.068, 0.008, url=f"{SERIES}/12",
-            repeat=run("train"), suite="train", culprit="layer_norm_kernel"),
+            repeat=run("train"), suite="train", kernels=kernels()),
         Row("regressed", "train[batch_size=8]", "step_time", 0.041, 0.033, 0.049, 0.011, url=f"{SERIES}/11",
             repeat=run("train"), suite="train"),
         Row("failing", "generate[length=4096]", "", reason="the processes of the head ended as oom", suite="generate",

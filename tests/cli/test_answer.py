@@ -57,6 +57,14 @@ def test_an_empty_table_says_what_it_rests_on() -> None:
     assert "No change of performance was found (20 commits, 60 benchmark processes, 9 series, 2 failed)." in text
 
 
+def test_where_all_failed_the_reason_stands_and_no_word_of_no_change() -> None:
+    counts = replace(COUNTS, series=0, failures=60, outcomes={"failed": 60}, reasons={"no module named model": 60})
+    text = shown(Findings("p", (), counts))
+    assert "No change" not in text
+    assert "Nothing could be measured (20 commits, 60 benchmark processes, 0 series, 60 failed)" in text
+    assert "failed: no module named model (60 times)" in text
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

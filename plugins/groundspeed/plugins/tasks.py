@@ -199,9 +199,16 @@ def call_on(model: Any, batch: Any) -> Any:
 
 
 def default_loss(model: Any, batch: Any) -> Any:
-    """The model's own output, or its ``loss``."""
+    """The model's own output, or its ``loss``. Raises TypeError where that is no single number."""
     output = call_on(model, batch)
-    return output if getattr(output, "loss", None) is None else output.loss
+    loss = output if getattr(output, "loss", None) is None else output.loss
+    if not hasattr(loss, "numel") or loss.numel() != 1:
+        what = f"shape {tuple(loss.shape)}" if hasattr(loss, "shape") else type(loss).__name__
+        raise TypeError(
+            f"the training target gives no `loss`, and its model's output ({what}) is no loss, a single number: return "
+            "`loss` beside `model` and `batch`, such as `lambda model, batch: mse_loss(model(batch), batch)`"
+        )
+    return loss
 
 
 def _maker(given: Any) -> Callable[..., Any] | None:

@@ -31,10 +31,19 @@ def render(found: Findings) -> RenderableType:
     basis = f"{counts.commits} commits, {counts.runs} benchmark processes, {counts.series} series"
     failed = f", {counts.failures} failed" if counts.failures else ""
     if not found.rows:
-        return Text(f"No change of performance was found ({basis}{failed}).")
+        if not counts.series:
+            nothing = f"Nothing could be measured ({basis}{failed})" if counts.runs else "Nothing was measured yet"
+            return Group(Text(f"{nothing}: that is not the same as no change."), *_why(found))
+        return Group(Text(f"No change of performance was found ({basis}{failed})."), *_why(found))
     rows = [row for finding in found.rows for row in _rows(finding)]
     head = ("", "commit", "title", "metric", "change", "95 % interval", "before → after", "state")
-    return Group(table(head, rows, right=("change", "95 % interval")), Text(f"{basis}{failed}."))
+    return Group(table(head, rows, right=("change", "95 % interval")), Text(f"{basis}{failed}."), *_why(found))
+
+
+def _why(found: Findings) -> list[Text]:
+    """What the failures said, and where to look."""
+    said = [Text(f"failed: {reason} ({count} times)") for reason, count in found.counts.reasons.items()]
+    return [*said, Text("`groundspeed show COMMIT` and the pages of the runs say more.")] if said else []
 
 
 def _rows(finding: Finding) -> list[tuple[str, ...]]:

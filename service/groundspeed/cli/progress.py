@@ -35,8 +35,9 @@ class Progress:
     def update(self, now: Standing, ended: list[Step]) -> None:
         """Show the new standing and the jobs that have ended since."""
         done = now.total - now.open
-        for place, step in enumerate(ended, start=done - len(ended) + 1):
+        for step in ended:
             self.seen.add(step.job_id)
+            place = len(self.seen)
             if not self._first or step.state in BAD:
                 self.say(f"[{place:>3}/{now.total}] {_ended(step)}")
         if self._first and ended:
@@ -78,6 +79,8 @@ def _ended(step: Step) -> str:
     how = f"{step.seconds:.1f} s"
     if step.state in BAD:
         how = f"{BAD[step.state]}: {step.error.splitlines()[0] if step.error else 'no reason given'}"
+    elif step.failed:
+        how += f"  {step.failed} without a number: {step.error}"
     reason = "" if step.reason == "measure" else f" ({step.reason})"
     return f"{step.sha[:9]} {step.suite}{reason}  {step.title[:50]}  {how}"
 

@@ -57,7 +57,9 @@ def show(
 
 
 def history(
-    series: Annotated[str, typer.Argument(help="Its number, or suite/metric, or suite/metric/name=value.")],
+    series: Annotated[
+        str, typer.Argument(help="Its number, or suite/metric, or suite/metric/name=value; `show tip` lists them.")
+    ],
     project: ProjectOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many newest points.")] = 30,
     as_json: JsonOption = False,
@@ -117,13 +119,16 @@ def _commit(page: RevisionPage) -> None:
         value = f"{quantity(result.value, unit)} ± {quantity(result.spread, unit)}"
         rows.append((str(result.series.id), escape(label(result.series)), value, str(result.count), before, ratio))
     head = ("series", "benchmark", "value", "processes", "before", "change")
-    out.print(table(head, rows, right=("series", "value", "processes", "before", "change")))
+    if rows:
+        out.print(table(head, rows, right=("series", "value", "processes", "before", "change")))
     for change in page.changes:
         out.print(f"{change.change.kind}: {label(change.series)}", markup=False)
     for failure in page.failures:
-        out.print(f"{failure.outcome}: {failure.key}  {failure.summary}", markup=False)
+        out.print(f"{failure.outcome}: {failure.benchmark} {failure.key}  {failure.summary}", markup=False)
     if not page.results:
-        out.print("Nothing was measured here that fits.", markup=False)
+        out.print(
+            "No number was measured here." if page.failures else "Nothing was measured here that fits.", markup=False
+        )
 
 
 def _history(series: GraphSeries, revisions: Revisions, limit: int) -> None:

@@ -85,7 +85,10 @@ def job_list(
         (str(j.id), j.state, str(j.priority), j.project, j.key, f"{j.attempts}/{j.max_attempts}", j.error[:100])
         for j in found
     ]
-    console().print(table(heads, rows, right=("job", "priority")))
+    if rows:
+        console().print(table(heads, rows, right=("job", "priority")))
+    else:
+        console().print("No job is in that state." if state else "No job waits or runs; --state done lists others.")
 
 
 @job_app.command("show")

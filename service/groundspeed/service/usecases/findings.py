@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import func, select
+from sqlalchemy.sql.elements import ColumnElement
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.measured_tables import FAILED
 from groundspeed.service.db.tables import (
     Benchmark,
     ChangePoint,
@@ -21,9 +24,12 @@ from groundspeed.service.db.tables import (
     Series,
 )
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.views.runs import summary
 
 HIDDEN = ("withdrawn", "merged", "false-alarm")
 """States of regressions that are no finding."""
+NEWEST = 200
+"""So many failures are asked for their reasons."""
 FAILURES = ("wrong", "failed", "oom", "timeout", "crashed")
 _KINDS = ("regression", "improvement", "change")
 
@@ -87,6 +93,8 @@ class Counts:
     failures: int
     series: int
     outcomes: Mapping[str, int]
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """What the newest failures said, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +208,13 @@ def _counts(session: Session, project_id: int) -> Counts:
         failures=sum(outcomes.get(name, 0) for name in FAILURES),
         series=int(series or 0),
         outcomes=dict(sorted(outcomes.items())),
+        reasons=_reasons(session, mine),
     )
+
+
+def _reasons(session: Session, mine: ColumnElement[bool]) -> dict[str, int]:
+    """First lines of what the newest failed runs said, with how many said it."""
+    failed = select(col(Run.outcome), col(Run.evidence)).where(mine, FAILED, col(Run.outcome).in_(FAILURES))
+    rows = session.execute(failed.order_by(col(Run.id).desc()).limit(NEWEST)).tuples()
+    said = Counter(summary(evidence) or outcome for outcome, evidence in rows)
+    return dict(said.most_common(3))

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Attempt, Job, JobSide, Outbox, Project, Request, Revision, Series, SeriesMark
+from groundspeed.service.db.measured_tables import FAILED
+from groundspeed.service.db.tables import (
+    Attempt,
+    Job,
+    JobSide,
+    Outbox,
+    Project,
+    Request,
+    Revision,
+    Run,
+    Series,
+    SeriesMark,
+)
 from groundspeed.service.errors import NotFound
+from groundspeed.service.usecases.findings import FAILURES
+from groundspeed.service.usecases.views.runs import summary
 
+TOO_MANY = 1000
+"""Of so many jobs that ended at once no reasons are told."""
 OPEN_JOBS = ("queued", "running")
 OPEN_REQUESTS = ("pending", "planned", "running")
 
@@ -31,6 +47,9 @@ class Step:
     message: str = ""
     seconds: float = 0.0
     error: str = ""
+    """Why the job failed; of one that is done: what the first of its processes that gave no number said."""
+    failed: int = 0
+    """So many of its processes gave no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,20 @@ def finished(database: Database, slug: str | None, known: set[int]) -> list[Step
     """Jobs that have ended and are not in ``known``, in the order in which they ended."""
     with database.read() as session:
         found = _steps(session, _project_id(session, slug), ("done", "failed", "poison", "cancelled"))
-        return [step for step in found if step.job_id not in known]
+        new = [step for step in found if step.job_id not in known]
+        failures = _failures(session, [step.job_id for step in new])
+        return [replace(step, failed=len(said), error=step.error or said[0])
+                if (said := failures.get(step.job_id)) else step for step in new]  # fmt: skip
+
+
+def _failures(session: Session, jobs: Sequence[int]) -> dict[int, list[str]]:
+    """What the processes of these jobs said that should have given a number and did not."""
+    query = select(col(Run.job_id), col(Run.outcome), col(Run.evidence)).order_by(col(Run.id))
+    query = query.where(col(Run.job_id).in_(jobs), FAILED, col(Run.outcome).in_(FAILURES))
+    said: dict[int, list[str]] = {}
+    for job, outcome, evidence in session.execute(query).tuples() if len(jobs) < TOO_MANY else ():
+        said.setdefault(job, []).append(f"{outcome}: {summary(evidence)}")
+    return said
 
 
 def unseen(database: Database, slug: str) -> int:

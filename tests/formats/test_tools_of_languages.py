@@ -82,6 +82,88 @@ def test_nvbench_cpu_only_and_summaries_of_its_own() -> None:
     assert (own.metric.name, own.value, own.metric.gate) == ("compressed_ratio", 1.75, False)
 
 
+def test_nvbench_console_and_csv_say_what_its_json_says() -> None:
+    """Markdown as it is printed, with its log, and CSV of several benchmarks: axes, noise, counts, the device."""
+    text = """# Devices
+
+## [0] `Example GPU`
+* SM Version: 900 (PTX Version: 900)
+
+# Log
+
+```
+Run:  [1/3] copy [Device=0 n=2^3]
+Skip: Not enough memory. [copy n=2^40]
+```
+
+# Benchmark Results
+
+## copy
+
+### [0] Example GPU
+
+|    n    | T  | Bytes In  | Samples | CPU Time | Noise |  GPU Time  | Noise | Elem/s  | GlobalMem BW | BWUtil | Samples | Batch GPU | ratio |
+|---------|----|-----------|---------|----------|-------|------------|-------|---------|--------------|--------|---------|-----------|-------|
+| 2^3 = 8 | F4 | 4.000 KiB |   512x  | 2.000 us |  inf% | 500.000 us | 2.00% | 16.000M |  64.000 GB/s | 25.00% |   1024x | 400.000 us | 1.75 |
+
+## host
+
+| n  | Samples | CPU Time | Noise |
+|----|---------|----------|-------|
+| 16 |   100x  | 3.000 ms | 1.00% |
+"""
+    records, skipped = everything(text)
+    assert (skipped, {r.origin.tool for r in records}) == (
+        ["was not measured: Not enough memory. [copy n=2^40]"],
+        {"nvbench"},
+    )
+    assert [(r.benchmark, r.metric.name, r.value, r.count, r.metric.gate) for r in records] == [
+        ("copy", "cpu_time", pytest.approx(2e-6), 512, False), ("copy", "gpu_time", pytest.approx(5e-4), 512, True), ("copy", "item_rate", 16e6, 512, False),
+        ("copy", "memory_bandwidth", 64e9, 512, False), ("copy", "memory_bandwidth_utilization", 0.25, 512, False),
+        ("copy", "batch_gpu_time", pytest.approx(4e-4), 1024, True), ("copy", "ratio", 1.75, 1024, False), ("host", "cpu_time", pytest.approx(3e-3), 100, True),
+    ]  # fmt: skip
+    assert (records[1].params, records[1].spread, records[1].origin.machine.gpu_model) == ({"n": 8, "T": "F4"}, pytest.approx(6.745e-6, rel=1e-3), "Example GPU")  # fmt: skip
+    table = ("Benchmark,Device,Device Name,n (pow2),n,T,Skipped,Bytes In (bytes),Samples,CPU Time (sec),Noise,GPU Time (sec),Noise,Elem/s (elem/sec),BWUtil\n"
+             "copy,0,Example GPU,2^3,8,,No,4096,512,2e-6,inf,5e-4,0.02,16e6,0.25\nhost,,,,,I8,No,,100,3e-3,0.01,,,,\n")  # fmt: skip
+    rows, _ = everything(table)
+    assert [(r.metric.name, r.value, r.params) for r in rows] == [
+        ("cpu_time", 2e-6, {"n": 8}), ("gpu_time", 5e-4, {"n": 8}), ("item_rate", 16e6, {"n": 8}), ("memory_bandwidth_utilization", 0.25, {"n": 8}),
+        ("cpu_time", 3e-3, {"T": "I8"}),
+    ]  # fmt: skip
+    assert (rows[1].spread, rows[1].origin) == (records[1].spread, records[1].origin)
+
+
+def test_nvbench_newest_summaries() -> None:
+    """Quartiles beside the mean, the clock that it ran at, counters of the profiler: none is dropped in silence."""
+    doc = json.loads(json.dumps(seeds.DOCUMENTS["nvbench"]))
+    state = doc["benchmarks"][0]["states"][0]
+    told = {"nv/cold/time/gpu/mean": "0.5", "nv/cold/time/gpu/median": "0.4", "nv/cold/time/gpu/q1": "0.3", "nv/cold/sm_clock_rate/mean": "1e9",
+            "nv/cupti/l2_hit_rate": "0.9", "nv/cupti/walltime": "3", "nv/cold/walltime": "3"}  # fmt: skip
+    state["summaries"] = [
+        {"tag": tag, "data": [{"name": "value", "type": "float64", "value": value}]} for tag, value in told.items()
+    ]
+    records = read(doc, "nvbench")
+    assert figures(records) == [("b", "gpu_time", 0.5), ("b", "sm_clock", 1e9), ("b", "nv/cupti/l2_hit_rate", 0.9)]
+    assert records[0].summary == {"median": 0.4, "q1": 0.3}
+
+
+def test_jmh_tables_in_the_language_of_the_machine() -> None:
+    """Decimal commas are never marks of thousands, in the table and in CSV; CSV says what JSON says."""
+    table = "Benchmark   (n)   Mode  Cnt  Score   Error  Units\nB.sum   100  thrpt    5  11,618 ± 0,449  ops/ms\n"
+    (record,) = read(table, "tool-table")
+    assert (record.value, record.spread) == (pytest.approx(11618), pytest.approx(449))
+    head = '"Benchmark","Mode","Threads","Samples","Score","Score Error (99{}9%)","Unit","Param: n"\n'
+    rows = (
+        head.format(",") + '"a.B.sum","thrpt",2,5,"50883,752164","10285,5","ops/min",100\n"a.B.sum:·gc.time","thrpt",2,5,"3,5",NaN,"ms",100\n',
+        head.format(".") + '"a.B.sum","thrpt",2,5,50883.752164,10285.5,"ops/min",100\n"a.B.sum:·gc.time","thrpt",2,5,3.5,NaN,"ms",100\n',
+    )  # fmt: skip
+    for text in rows:
+        score, gc = read(text, "tool-table")
+        assert (score.benchmark, score.metric.name, score.metric.direction, score.params) == ("a.B.sum", "score", 1, {"n": "100", "mode": "thrpt", "threads": 2})  # fmt: skip
+        assert (score.value, score.spread, score.count) == (pytest.approx(848.0625), pytest.approx(171.425), 5)
+        assert (gc.metric.name, gc.value) == ("gc.time", 0.0035)
+
+
 def test_pyperf_of_many_years() -> None:
     """perf 0.x wrote samples and no names; bytes are memory; a suite shares its metadata."""
     old = {

@@ -128,3 +128,79 @@ def test_hud_records_whose_names_hold_their_units() -> None:
     assert [(r.metric.name, r.metric.unit, r.metric.direction, r.value) for r in records] == [
         ("median_ttft", "s", -1, 0.05), ("tokens_per_second", "1/s", 1, 50.0), ("memory", "B", -1, 50e6),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("detail", [True, False])
+def test_mlperf_inference_as_submissions_keep_it(detail: bool) -> None:
+    """Every model is PySUT in what LoadGen writes: the folders say which it is; accuracy runs measure nothing."""
+    lines = [
+        ("loadgen_version", "5.1"),
+        ("test_datetime", "2025-07-28T23:18:20Z"),
+        ("sut_name", "PySUT"),
+        ("effective_scenario", "Server"),
+    ]
+    results = [("result_validity", "VALID"), ("result_completed_samples_per_sec", 12.5)]
+
+    def log(*entries: tuple[str, Any]) -> str:
+        return "".join(
+            ":::MLLOG " + json.dumps({"key": k, "value": v, "time_ms": 1.5, "metadata": {}}) + "\n" for k, v in entries
+        )
+
+    text = (
+        log(*lines, *results)
+        if detail
+        else "MLPerf Results Summary\nSUT name : PySUT\nScenario : Server\nCompleted samples per sec : 12.5\nResult is : VALID\n"
+    )
+    (plain,), _ = everything(text, "mlperf_log.txt")
+    assert (plain.benchmark, plain.value, plain.params) == ("PySUT", 12.5, {"scenario": "Server"})
+    assert (plain.origin.measured_at is not None) == detail
+    (placed,), _ = everything(
+        text, "closed/Org/results/H200x8/llama2-70b-99/Interactive/performance/run_1/mlperf_log.txt"
+    )
+    assert (placed.benchmark, placed.params, placed.origin.machine.name) == ("llama2-70b-99", {"scenario": "Interactive"}, "H200x8")  # fmt: skip
+    (tested,), _ = everything(text, "compliance/H200x8/bert/Server/TEST01/performance/run_1/mlperf_log.txt")
+    assert (tested.benchmark, tested.params) == ("bert", {"scenario": "Server", "test": "TEST01"})
+    accuracy = (
+        log(*lines, ("effective_test_mode", "AccuracyOnly"))
+        if detail
+        else "\nNo warnings encountered during test.\n\nNo errors encountered during test.\n"
+    )
+    assert everything(accuracy) == ([], ["is of an accuracy run of LoadGen, which measures no performance"])
+
+
+def test_nccl_of_so_many_ranks_that_the_table_comes_late() -> None:
+    """A thousand ranks are more than a head; who dies before the table has crashed and is no unknown file."""
+    lines = seeds.NCCL.splitlines()
+    ranks = [lines[3].replace("Rank  0", f"Rank {i:4}").replace("node-1", f"node-{i // 4}") for i in range(1024)]
+    plain = [lines[2], "#", "# Using devices", *ranks, *lines[4:-1]]
+    records = read("\n".join(plain), "nccl-tests", "alltoall_output.dat")
+    assert {(r.benchmark, r.params["ranks"]) for r in records} == {("alltoall", 1024)}
+    assert len(records) == len(read(seeds.NCCL, "nccl-tests"))
+    (died,) = read(
+        "\n".join([*plain[:20], "node-1: Test NCCL failure common.cu:1012 'unhandled system error'"]), "nccl-tests"
+    )
+    assert (died.outcome, "unhandled" in died.reason) == ("crashed", True)
+
+
+def test_serving_with_lists_of_percentiles_notes_and_nothing_completed() -> None:
+    """Pairs beside keys, people's lines between results, and zeros that are no measurement."""
+    run = {"backend": "vllm", "model_id": "m", "num_prompts": 5, "completed": 5, "request_throughput": 2.0, "p99_ttft_ms": 9.0,
+           "percentiles_ttft_ms": [[50.0, 5.0], [99.0, 9.0], "x"], "percentiles_itl_ms": {"99.9": 3.0}}  # fmt: skip
+    records = read(run, "llm-serving")
+    assert [(r.metric.name, r.value) for r in records] == [
+        ("completed", 5), ("request_throughput", 2.0), ("p99_ttft", pytest.approx(0.009)), ("p50_ttft", pytest.approx(0.005)), ("p99.9_itl", pytest.approx(0.003)),
+    ]  # fmt: skip
+    (failed,) = read({**run, "completed": 0, "request_throughput": 0.0, "mean_ttft_ms": 0.0}, "llm-serving")
+    assert (failed.outcome, failed.value, failed.reason) == ("failed", None, "none of 5 requests completed")
+    batch = json.dumps(
+        {
+            "batch_size": 1,
+            "input_len": 8,
+            "output_len": 8,
+            "latency": 0.5,
+            "output_throughput": 9.0,
+            "overall_throughput": 99.0,
+        }
+    )
+    records, skipped = everything(f"tp4:\n\n{batch}\n{batch}\n")
+    assert (len(records), skipped) == (6, ["is a note between results"])

@@ -135,6 +135,7 @@ def test_a_newer_version_is_refused_in_words(form: str, change: dict[str, Any]) 
         ("ns/op", "s", 1e-9, "time", -1), ("µs", "s", 1e-6, "time", -1), ("ops/sec", "1/s", 1.0, "rate", 1), ("GB/s", "B/s", 1e9, "rate", 1),
         ("KiB", "B", 1024.0, "bytes", -1), ("MB/s", "B/s", 1e6, "rate", 1), ("%", "1", 0.01, "ratio", 0), ("TFLOPS", "FLOP/s", 1e12, "rate", 1),
         ("tokens/s", "tokens/s", 1.0, "rate", 1), ("cycles/iter", "cycles/iter", 1.0, "counter", -1), ("wombats", "wombats", 1.0, "counter", 0),
+        ("ops/ms", "1/s", 1e3, "rate", 1), ("ops/min", "1/s", 1 / 60, "rate", 1), ("ns/day", "ns/day", 1.0, "rate", 1), ("hr/op", "s", 3600.0, "time", -1),
     ],
 )  # fmt: skip
 def test_units(text: str, unit: str, factor: float, kind: str, direction: int) -> None:

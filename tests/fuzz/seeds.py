@@ -107,6 +107,10 @@ MORE: dict[str, tuple[Any, ...]] = {
     "github-action-benchmark": ([{"name": "b", "value": 1.5, "unit": "ms", "range": "± 5%"}],),
     "mlperf": ("MLPerf Results Summary\nSUT name : P\nSamples per second: 12.5\nResult is : VALID\n99.00 percentile latency (ns) : 5\n",),
     "pytorch-hud": ([{"benchmark": {"name": "b"}, "model": {}, "metric": {"name": "p50_ms", "benchmark_values": [1]}}],),
+    "tool-table": (("# Devices\n\n## [0] `G`\n# Log\n```\nSkip: too much [n=8]\n```\n# Benchmark Results\n\n## b\n\n### [0] G\n\n"
+                   "|    n    | R | Samples | GPU Time | Noise | Elem/s |\n|---------|---|---|---|---|---|\n| 2^3 = 8 | 4.000 KiB | 5x | 1.500 us | 2.00% | 3.5M |\n"),
+                   "Benchmark,Device,Device Name,n (pow2),n,t,Skipped,Samples,GPU Time (sec),Noise,BWUtil\nb,0,G,2^3,8,,No,5,1e-6,0.5,0.1\nc,0,G,,,x,Yes,,,,\n",
+                   '"Benchmark","Mode","Threads","Samples","Score","Score Error (99,9%)","Unit","Param: n"\n"a.B","thrpt",1,3,"50,752","1,5","ops/min",8\n'),
     "llm-serving": ("Namespace(backend='vllm', num_prompts=32, request_rate=inf)\n== Serving Benchmark Result ==\nMean TTFT (ms): 7.5\n====\n", {"avg_latency": 0.5, "latencies": [0.4, 0.6], "percentiles": {"50": 0.5}}, {"elapsed_time": 2.0, "num_requests": 4, "requests_per_second": 2.0}),
 }  # fmt: skip
 """Further forms of the same format."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, cast
+from itertools import islice
+from typing import Any, Protocol, cast
 
 from groundspeed.service.formats import (
     asv,
@@ -33,8 +36,8 @@ from groundspeed.service.formats import (
     superbench_logs,
     tables_of_tools,
 )
-from groundspeed.service.formats.records import Item, sound
-from groundspeed.service.formats.source import Document
+from groundspeed.service.formats.records import Item, Refused, sound
+from groundspeed.service.formats.source import HEAD_BYTES, Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +76,98 @@ FORMATS: tuple[Format, ...] = tuple(_format(cast("_Module", module)) for module 
 BY_NAME = {entry.name: entry for entry in FORMATS}
 
 
-def detect(document: Document) -> Format:  # noqa: RET503 - refuse never returns
-    """The format of a document. Raises :class:`Refused` when no format knows it, naming the first line."""
+_AMONG_TEXT = frozenset({
+    mlperf.NAME, nccl.NAME, go_bench.NAME, criterion.NAME, console.NAME, tables_of_tools.NAME, llm_serving.NAME,
+    superbench_logs.NAME,
+})  # fmt: skip
+"""Formats of lines that may stand anywhere in a log: behind thousands of ranks, or what a launcher said first."""
+SEARCHED_CHARS = 32 * 1024 * 1024
+_OVERLAP_LINES = 20
+
+
+def detect(document: Document) -> Format:
+    """The format of a document. Raises :class:`Refused` when no format knows it, naming what it begins with."""
     head = document.head()
     for entry in FORMATS:
         if entry.sniff(head):
             return entry
-    first = next((line.strip() for line in head.splitlines() if line.strip()), "")
-    shown = f'its first line is "{first[:80]}"' if first else "it is empty"
-    document.refuse(
-        f"no known format ({shown}).", 1, f"Known are {', '.join(sorted(BY_NAME))}; for a table give --map."
+    if len(head) >= HEAD_BYTES // 4:
+        among = _AMONG_TEXT if not _is_json(head) else BY_NAME.keys()
+        for text in _windows(document) if not _is_json(head) else _outlines(document):
+            for entry in FORMATS:
+                if entry.name in among and entry.sniff(text):
+                    return entry
+    raise Refused(
+        f"no known format ({_beginning(head)}).",
+        document.where(1),
+        _advice(head) or f"Known are {', '.join(sorted(BY_NAME))}; for a table give --map.",
     )
+
+
+def _windows(document: Document) -> Iterator[str]:
+    """A long text in pieces of a head's length, each with the last lines of the one before."""
+    lines, size, searched = list[str](), 0, 0
+    for _, line in document.lines():
+        lines.append(line)
+        size += len(line) + 1
+        if size >= HEAD_BYTES:
+            yield "\n".join(lines)
+            searched += size
+            lines, size = lines[-_OVERLAP_LINES:], 0
+            if searched >= SEARCHED_CHARS:
+                return
+    yield "\n".join(lines)
+
+
+def _is_json(head: str) -> bool:
+    return head.lstrip().startswith(("{", "["))
+
+
+def _outlines(document: Document) -> Iterator[str]:
+    """Of JSON whose telling names come late, those names, with the beginnings of what they name."""
+    try:
+        yield json.dumps(_outline(document.json(), 8), indent=1)[:HEAD_BYTES]
+    except Refused:
+        return
+
+
+def _outline(value: Any, depth: int) -> Any:
+    if isinstance(value, dict) and depth:
+        return {str(k)[:80]: _outline(v, depth - 1) for k, v in islice(value.items(), 200)}
+    if isinstance(value, list) and depth:
+        return [_outline(v, depth - 1) for v in value[:2]]
+    return value[:80] if isinstance(value, str) else 0 if isinstance(value, int | float | dict | list) else value
+
+
+def _beginning(head: str) -> str:
+    """What a person recognises a file by: its first line, or of JSON its first names."""
+    if _is_json(head):
+        names = list(dict.fromkeys(re.findall(r'"([^"\\\n]{1,40})"\s*:', head[:4000])))[:6]
+        return f"it is JSON with {', '.join(names)}" if names else "it is JSON without names"
+    first = next((line.strip() for line in head.splitlines() if line.strip()), "")
+    return f'its first line is "{first[:80]}"' if first else "it is empty"
+
+
+def _advice(head: str) -> str:
+    """What to do with files of tools that are known and yet not read."""
+    return next((advice for pattern, advice in _NOT_READ if pattern.search(head)), "")
+
+
+_NOT_READ = (
+    (
+        re.compile(r"│.*(?:sec/op|B/op|allocs/op|B/s|vs base)|^,\S+,CI,", re.MULTILINE),
+        "It is a comparison of benchstat: import the two files that benchstat compared.",
+    ),
+    (
+        re.compile(r'^\s*\{\s*"[^"]+"\s*:\s*\{\s*"[^"]+"\s*:\s*\{\s*"value"\s*:\s*[-\d.]'),
+        "It looks like Bencher's own JSON: write name, value and unit as github-action-benchmark's custom JSON does.",
+    ),
+    (
+        re.compile(r"^\s*Instructions:\s+[\d,]+", re.MULTILINE),
+        "It looks like a count of instructions by Callgrind: write what is to be kept as a table with --map.",
+    ),
+)
+"""A pattern of their heads, and the advice."""
 
 
 def parse(document: Document, name: str = "") -> Iterator[Item]:

@@ -38,6 +38,9 @@ _GATED = {
     "requests_per_second",
     "tokens_per_second",
 }
+_THROUGHPUT = Metric("request_throughput", "requests/s", 1, "rate", "wall")
+_PERCENTILES = ("ttft", "tpot", "itl", "e2el")
+_PERCENTILE = re.compile(r"\d{1,3}(?:\.\d{1,6})?")
 _TIMES = {"avg_latency", "latency", "prefill_latency", "median_decode_latency", "total_latency", "elapsed_time"}
 _PARAMS = (
     "backend", "endpoint_type", "label", "model_id", "model", "tokenizer_id", "dataset_name", "num_prompts",
@@ -58,14 +61,14 @@ def sniff(head: str) -> bool:
         '"median_ttft_ms"',
     )
     latency = '"avg_latency"' in head and '"percentiles"' in head
-    one_batch = '"prefill_latency"' in head and '"overall_throughput"' in head
+    one_batch = '"overall_throughput"' in head and ('"prefill_latency"' in head or '"batch_size"' in head)
     return latency or one_batch or _TITLE in head or any(key in head for key in keys)
 
 
 def parse(document: Document) -> Iterator[Item]:
     text = document.text()
     if not text.lstrip().startswith(("{", "[")):
-        yield from _printed(document)
+        yield from _printed(document) if _TITLE in text else _among_notes(document, text)
         return
     for line, entry in _objects(document, text):
         where = document.where(line)
@@ -118,6 +121,19 @@ def _printed(document: Document) -> Iterator[Item]:
         document.refuse("has no result of a serving benchmark.", start or 1)
 
 
+def _among_notes(document: Document, text: str) -> Iterator[Item]:
+    """Objects a line, as SGLang appends them, with lines between that people wrote."""
+    found = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("{"):
+            found = True
+            yield from _run(document, dict_of(loads(line, document, number)), document.where(number))
+        elif line.strip():
+            yield Skipped("is a note between results", document.where(number))
+    if not found:
+        document.refuse("has no result of a serving benchmark.", 1)
+
+
 def _plain(text: str) -> bool | int | float | str | None:
     if text in {"None", "True", "False"}:
         return {"None": None, "True": True, "False": False}[text]
@@ -155,6 +171,10 @@ def _run(document: Document, entry: Mapping[str, Any], where: Any) -> Iterator[I
     completed, asked = finite(entry.get("completed")), finite(entry.get("num_prompts"))
     incomplete = completed is not None and asked is not None and completed < asked
     reason = f"{completed:g} of {asked:g} requests completed" if incomplete else ""
+    if completed == 0:  # every figure is 0 then, and no measurement
+        reason = f"none of {asked:g} requests completed" if asked else "no request completed"
+        yield Record(origin, name, _THROUGHPUT, where, params=params, outcome="failed", reason=reason)
+        return
     found = False
     for metric, value, samples in _metrics(entry):
         found = True
@@ -184,10 +204,22 @@ def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[Metric, float, tuple[fl
             yield Metric("duration", "s", -1, "time", "wall", gate=False), value, ()
         elif key == "completed":
             yield Metric("completed", "requests", 1, "counter", gate=False), value, ()
+    yield from _percentiles(entry)
     for percentile, raw in dict_of(entry.get("percentiles")).items():
         value = finite(raw)
         if value is not None:
             yield Metric(f"p{percentile}_latency"[:200], "s", -1, "time", "wall", gate=False), value, ()
+
+
+def _percentiles(entry: Mapping[str, Any]) -> Iterator[tuple[Metric, float, tuple[float, ...]]]:
+    """Lists of (percentile, value) pairs, or objects of them, beside or instead of keys like p99_ttft_ms."""
+    for key in _PERCENTILES:
+        told = entry.get(f"percentiles_{key}_ms")
+        pairs = told.items() if isinstance(told, dict) else [p for p in list_of(told) if len(list_of(p)) == 2]
+        for percentile, raw in pairs:
+            name, value = text_of(percentile).removesuffix(".0"), finite(raw)
+            if value is not None and _PERCENTILE.fullmatch(name) and f"p{name}_{key}_ms" not in entry:
+                yield Metric(f"p{name}_{key}", "s", -1, "time", "wall", gate=False), value * 1e-3, ()
 
 
 def _params(entry: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from groundspeed.service.formats.records import (
@@ -21,6 +21,7 @@ from groundspeed.service.formats.records import (
     Record,
     Scalar,
     Skipped,
+    Where,
     finite,
     number_of,
     spread_of,
@@ -56,6 +57,7 @@ class _Log:
 def sniff(head: str) -> bool:
     return (
         _SUMMARY in head
+        or _ACCURACY.match(head) is not None
         or ":::MLLOG" in head
         or bool(re.search(r"^.{0,200}:::MLPv?\d", head, re.MULTILINE))
         or ":::SYSJSON" in head
@@ -64,8 +66,12 @@ def sniff(head: str) -> bool:
 
 def parse(document: Document) -> Iterator[Item]:
     log, number = _Log(), 0
-    if _SUMMARY in document.head():
+    head = document.head()
+    if _SUMMARY in head:
         yield from _summary(document)
+        return
+    if _ACCURACY.match(head):
+        yield Skipped(_NO_PERFORMANCE, document.where(1))
         return
     for number, line in document.lines():
         if match := _LINE.search(line):
@@ -86,6 +92,14 @@ def parse(document: Document) -> Iterator[Item]:
 
 
 _SUMMARY = "MLPerf Results Summary"
+_ACCURACY = re.compile(r"\s*(?:No|\d+) warnings? encountered")
+_NO_PERFORMANCE = "is of an accuracy run of LoadGen, which measures no performance"
+_SUBMISSION = re.compile(
+    r"(?:^|/)(?P<system>[^/]+)/(?P<model>[^/]+)/(?P<scenario>offline|server|interactive|singlestream|multistream)"
+    r"/(?:(?:TEST\d+|performance|accuracy|run_\d+|ranging)/)*[^/]+$",
+    re.IGNORECASE,
+)
+"""Where a submission keeps what LoadGen wrote: its files call every model PySUT, and Interactive Server."""
 _SUMMARY_LINE = re.compile(r"^\s*([A-Za-z0-9][^:]*?)\s*:\s*(\S.*?)\s*$")
 
 
@@ -109,8 +123,7 @@ def _summary(document: Document) -> Iterator[Item]:
             log.results[re.sub(r"_\(ns\)$", "_ns", name)] = value
     if not log.results:
         document.refuse("is a summary of LoadGen without results.", last)
-    name = text_of(log.values.get("submission_benchmark")) or document.path.name
-    yield from _inference(_origin(log), name, {}, log, document.where(last))
+    yield from _inference(document, {}, log, document.where(last))
 
 
 def _old_event(match: re.Match[str]) -> dict[str, Any]:
@@ -156,10 +169,15 @@ def _results(document: Document, log: _Log, last: int) -> Iterator[Item]:
     for key in _PARAMS[:3]:
         value = log.values.get(key)
         if isinstance(value, str | int | float) and not isinstance(value, bool) and text_of(value):
-            params[key] = value if isinstance(value, str) or abs(value) < 2**53 else text_of(value)
+            whole = int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+            params[key] = whole if isinstance(whole, str) or abs(whole) < 2**53 else text_of(whole)
     where = document.where(log.stop_line or last)
     if log.results:
-        yield from _inference(origin, name, params, log, where)
+        yield from _inference(document, params, log, where)
+    elif text_of(log.values.get("effective_test_mode") or log.values.get("requested_test_mode")) == "AccuracyOnly":
+        yield Skipped(_NO_PERFORMANCE, where)
+    elif "loadgen_version" in log.values:
+        yield Skipped("is of a run of LoadGen that did not come to its results", where)
     elif log.start is None or log.stop is None:
         missing = "run_start" if log.start is None else "run_stop"
         outcome: Outcome = "crashed" if log.start is not None else "failed"
@@ -182,8 +200,16 @@ def _results(document: Document, log: _Log, last: int) -> Iterator[Item]:
             yield Record(origin, name, metric, where, value, params, samples, spread_of(samples), len(samples) or 1)
 
 
-def _inference(origin: Origin, name: str, params: dict[str, Scalar], log: _Log, where: Any) -> Iterator[Item]:
+def _inference(document: Document, params: dict[str, Scalar], log: _Log, where: Where) -> Iterator[Item]:
+    place = _SUBMISSION.search(document.name)
     scenario = text_of(log.values.get("effective_scenario") or log.values.get("requested_scenario"))
+    origin = _origin(log)
+    name = text_of(log.values.get("submission_benchmark") or log.values.get("sut_name")) or document.path.name
+    if place:
+        name, scenario = place["model"], "Interactive" if place["scenario"].lower() == "interactive" else scenario
+        origin = replace(origin, machine=replace(origin.machine, name=place["system"], identity=True))
+        if test := re.search(r"/(TEST\d+)/", document.name):  # of compliance: measured under other conditions
+            params = params | {"test": test[1]}
     params = params | ({"scenario": scenario} if scenario else {})
     invalid = text_of(log.results.get("validity")).upper() == "INVALID"
     reason = text_of(log.results.get("invalid_reason")) or "LoadGen calls the run INVALID"
@@ -221,7 +247,7 @@ def _origin(log: _Log) -> Origin:
     platform = text_of(values.get("submission_platform"))
     return Origin(
         tool=NAME,
-        measured_at=parse_time(log.start if log.start is not None else log.stop),
+        measured_at=parse_time(values.get("test_datetime") or (log.start if log.start is not None else log.stop)),
         machine=Machine(
             name="",
             cpu_model=text_of(system.get("host_processor_model_name")),

@@ -85,7 +85,7 @@ def sniff(head: str) -> bool:
     return bool(
         (re.search(r"#?\s*size\s+count(\s+type)?\b", head, re.MULTILINE) and "busbw" in head)
         or "Avg bus bandwidth" in head
-        or re.search(r"^#\s+\(B\)\s+\(elements\)", head, re.MULTILINE)
+        or re.search(r"^#\s+\(B\)\s+\(elements\)|# nThread \d+ nGpus \d+ minBytes \d", head, re.MULTILINE)
     )
 
 

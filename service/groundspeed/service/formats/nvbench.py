@@ -21,7 +21,7 @@ from groundspeed.service.formats.source import Document, Lines, dict_of, list_of
 
 NAME = "nvbench"
 NEWEST_MAJOR = 1
-_METRICS = {
+METRICS = {
     "nv/cold/time/gpu/mean": Metric("gpu_time", "s", -1, "time", "device"),
     "nv/cold/time/cpu/mean": Metric("cpu_time", "s", -1, "time", "wall", gate=False),
     "nv/batch/time/gpu/mean": Metric("batch_gpu_time", "s", -1, "time", "device"),
@@ -30,6 +30,8 @@ _METRICS = {
     "nv/cold/bw/global/utilization": Metric("memory_bandwidth_utilization", "1", 1, "ratio", "device", gate=False),
     "nv/cpu_only/time/cpu/mean": Metric("cpu_time", "s", -1, "time", "wall"),
     "nv/cpu_only/bw/item_rate": Metric("item_rate", "1/s", 1, "rate", "wall", gate=False),
+    "nv/cpu_only/bw/global/bytes_per_second": Metric("memory_bandwidth", "B/s", 1, "rate", "wall", gate=False),
+    "nv/cold/sm_clock_rate/mean": Metric("sm_clock", "Hz", 0, "counter", gate=False),
 }
 _DISPERSION = {
     "nv/cold/time/gpu/mean": ("nv/cold/time/gpu/stdev/relative", "nv/cold/sample_size"),
@@ -37,7 +39,9 @@ _DISPERSION = {
     "nv/batch/time/gpu/mean": ("", "nv/batch/sample_size"),
     "nv/cpu_only/time/cpu/mean": ("nv/cpu_only/time/cpu/stdev/relative", "nv/cpu_only/sample_size"),
 }
-_NORMAL_MAD = 0.6744897501960817
+_TOLD = ("min", "q1", "median", "q3", "max")
+_BOOKKEEPING = {"nv/cupti/sample_size", "nv/cupti/walltime"}
+NORMAL_MAD = 0.6744897501960817
 """Median absolute deviation over standard deviation, of a normal distribution."""
 
 
@@ -75,25 +79,27 @@ def _state(origin: Origin, name: str, state: Mapping[str, Any], where: Where) ->
     params = _params(state)
     if state.get("is_skipped"):
         reason = text_of(state.get("skip_reason")) or "no reason given"
-        metric = _METRICS["nv/cold/time/gpu/mean"]
+        metric = METRICS["nv/cold/time/gpu/mean"]
         yield Record(origin, name, metric, where, params=params, outcome="skipped", reason=reason)
         return
     tags = {tag: value for tag, value in map(_summary, list_of(state.get("summaries"))) if tag}
     found = False
-    for tag, metric in _METRICS.items():
+    for tag, metric in METRICS.items():
         value = tags.get(tag)
         if value is None:
             continue
         found = True
         relative, size = (tags.get(t) for t in _DISPERSION.get(tag, ("", "")))
+        told = {"relative_stdev": relative} | {n: tags.get(f"{tag.removesuffix('/mean')}/{n}") for n in _TOLD}
         yield Record(
             origin, name, metric, where, value, params,
-            spread=_NORMAL_MAD * max(relative or 0.0, 0.0) * abs(value),
+            spread=NORMAL_MAD * max(relative or 0.0, 0.0) * abs(value),
             count=int(size) if size and 1 <= size < 1e15 else 1,
-            summary={"relative_stdev": relative} if relative is not None else {},
+            summary={n: v for n, v in told.items() if v is not None},
         )  # fmt: skip
     for tag, value in tags.items():
-        if not tag.startswith("nv/") and value is not None:  # the benchmark's own: its meaning is not in the file
+        own = not tag.startswith("nv/") or (tag.startswith("nv/cupti/") and tag not in _BOOKKEEPING)
+        if own and value is not None:  # the benchmark's own, or a profiler's: their meaning is not in the file
             found = True
             yield Record(origin, name, Metric(tag[:200], "1", 0, "counter", gate=False), where, value, params)
     if not found:

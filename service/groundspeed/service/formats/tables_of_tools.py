@@ -1,4 +1,4 @@
-"""Tables that tools print for people: console of google-benchmark and JMH, CSV of nvbench and google-benchmark."""
+"""Tables that tools print for people: console of google-benchmark, JMH and nvbench, CSV of the first and the last."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from groundspeed.service.formats import nvbench_tables
 from groundspeed.service.formats.records import Item, Metric, Origin, Record, Scalar, Skipped, Where, number_of
 from groundspeed.service.formats.source import Document
 from groundspeed.service.formats.units import metric as metric_of
@@ -28,15 +29,7 @@ _JMH_TAIL = re.compile(
     r"\s(?P<mode>thrpt|avgt|sample|ss)\s+(?:(?P<count>\d+)\s+)?(?P<score>≈ ?\S+|[-\d.,]+(?:E[-+]?\d+)?|NaN)"
     r"(?:\s+±\s*(?P<error>[\d.,NaE+-]+))?\s+(?P<unit>\S+)\s*$"
 )
-_NVBENCH_HEAD = "Benchmark,Device,Device Name,"
-_NVBENCH: dict[str, Metric] = {
-    "CPU Time (sec)": Metric("cpu_time", "s", -1, "time", "wall"),
-    "GPU Time (sec)": Metric("gpu_time", "s", -1, "time", "device"),
-    "Batch GPU (sec)": Metric("batch_gpu_time", "s", -1, "time", "device"),
-    "Elem/s (elem/sec)": Metric("item_rate", "1/s", 1, "rate"),
-    "GlobalMem BW (bytes/sec)": Metric("global_memory_rate", "B/s", 1, "rate"),
-}
-_NOT_AXES = {"Benchmark", "Device", "Device Name", "Skipped", "Samples", "Batch", "BWUtil", "GlobalMem BWUtil"}
+_JMH_CSV = re.compile(r'\ufeff?"?Benchmark"?[,;]"?Mode"?[,;]"?Threads"?[,;]"?Samples"?[,;]"?Score"?[,;]')
 _TIME = Metric("real_time", "s", -1, "time", "wall")
 _CPU = Metric("cpu_time", "s", -1, "time", "cpu")
 
@@ -46,7 +39,9 @@ def sniff(head: str) -> bool:
         _GBENCH_HEAD.search(head) is not None
         or _GBENCH_CSV in head
         or _JMH_HEAD.search(head) is not None
-        or head.lstrip("\ufeff").startswith(_NVBENCH_HEAD)
+        or _JMH_CSV.match(head) is not None
+        or nvbench_tables.is_csv(head)
+        or nvbench_tables.is_markdown(head)
     )
 
 
@@ -54,8 +49,12 @@ def parse(document: Document) -> Iterator[Item]:
     head = document.head()
     if _GBENCH_CSV in head:
         yield from _gbench_csv(document)
-    elif head.lstrip("\ufeff").startswith(_NVBENCH_HEAD):
-        yield from _nvbench_csv(document)
+    elif _JMH_CSV.match(head):
+        yield from _jmh_csv(document)
+    elif nvbench_tables.is_csv(head):
+        yield from nvbench_tables.parse_csv(document)
+    elif nvbench_tables.is_markdown(head):
+        yield from nvbench_tables.parse_markdown(document)
     elif _GBENCH_HEAD.search(head):
         yield from _gbench(document)
     else:
@@ -106,14 +105,16 @@ def _counters(origin: Origin, name: str, text: str, where: Where) -> Iterator[Re
 def _rows(document: Document, begins: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of a CSV table as dictionaries, after whatever stands above its header."""
     names: list[str] = []
+    delimiter = ","
     for number, line in document.lines():
         text = line.lstrip("\ufeff")
         if not names:
-            if text.startswith(begins):
-                names = next(csv.reader([text]))
+            if text.replace('"', "").startswith(begins):
+                delimiter = ";" if ";" in text and "," not in text.partition(";")[0] else ","
+                names = next(csv.reader([text], delimiter=delimiter))
             continue
         try:
-            cells = next(csv.reader([line]), [])
+            cells = next(csv.reader([line], delimiter=delimiter), [])
         except csv.Error:
             cells = []
         if cells:
@@ -160,28 +161,6 @@ def _others(
         yield Record(origin, name, metric, where, value, params)
 
 
-def _nvbench_csv(document: Document) -> Iterator[Item]:
-    origin, found = Origin(tool="nvbench"), False
-    for number, row in _rows(document, _NVBENCH_HEAD):
-        found = True
-        where, name = document.where(number), row.get("Benchmark", "")
-        if not name:
-            yield Skipped("has no name", where)
-            continue
-        axes = [k for k in row if k and k not in _NOT_AXES and k not in _NVBENCH and "(" not in k and "Noise" not in k]
-        params: dict[str, Scalar] = {"device": row.get("Device Name", ""), **{k: row[k] for k in axes}}
-        if row.get("Skipped", "No") not in {"No", ""}:
-            metric = _NVBENCH["GPU Time (sec)"]
-            yield Record(origin, name, metric, where, params=params, outcome="skipped", reason=row["Skipped"][:300])
-            continue
-        for column, metric in _NVBENCH.items():
-            value = number_of(row.get(column, ""))
-            if value is not None:
-                yield Record(origin, name, metric, where, value, params)
-    if not found:
-        document.refuse("has no rows below its header.", 1)
-
-
 def _jmh(document: Document) -> Iterator[Item]:
     names: Sequence[str] = ()
     found = False
@@ -205,12 +184,49 @@ def _jmh(document: Document) -> Iterator[Item]:
 
 def _jmh_row(where: Where, name: str, params: Mapping[str, Scalar], match: re.Match[str]) -> Item:
     benchmark, _, secondary = name.partition(":")
-    value = number_of(match["score"].replace("≈", "").strip())
+    # JMH writes three decimals in the machine's language and never a mark of thousands: 11,618 is 11.618
+    value = number_of(_plain(match["score"].replace("≈", "").strip(), comma="," in match["score"]))
     if value is None:
         return Skipped(f'"{match["score"]}" is no number', where)
     known = parse_unit(match["unit"])
     metric = metric_of(secondary.strip("·") or "score", known)
-    spread = (number_of(match["error"] or "") or 0.0) * known.factor
+    error = match["error"] or ""
+    spread = (number_of(_plain(error, comma="," in error)) or 0.0) * known.factor
     count = max(int(match["count"][:9]), 1) if match["count"] else 1
     origin = Origin(tool="jmh")
     return Record(origin, benchmark, metric, where, value * known.factor, params, spread=spread, count=count)
+
+
+def _jmh_csv(document: Document) -> Iterator[Item]:
+    """What `-rf csv` writes: one row a metric, in the language of the machine ("99,9%" tells of decimal commas)."""
+    found = False
+    for number, row in _rows(document, "Benchmark"):
+        found, where = True, document.where(number)
+        error = next((key for key in row if key.startswith("Score Error")), "")
+        comma = "," in error
+        benchmark, _, secondary = row.get("Benchmark", "").partition(":")
+        value = number_of(_plain(row.get("Score", ""), comma=comma))
+        if not benchmark or value is None:
+            yield Skipped(f'"{row.get("Score", "")[:40]}" is no number' if benchmark else "has no name", where)
+            continue
+        known = parse_unit(row.get("Unit", ""))
+        params: dict[str, Scalar] = {
+            key.removeprefix("Param: "): text for key, text in row.items() if key.startswith("Param: ") and text
+        }
+        params["mode"] = row.get("Mode", "")
+        count, threads = row.get("Samples", ""), row.get("Threads", "")
+        if threads.isascii() and threads.isdigit() and len(threads) < 10:
+            params["threads"] = int(threads)
+        spread = number_of(_plain(row.get(error, ""), comma=comma)) or 0.0
+        yield Record(
+            Origin(tool="jmh"), benchmark, metric_of(secondary.strip("·") or "score", known), where,
+            value * known.factor, params,
+            spread=abs(spread) * known.factor,
+            count=max(int(count), 1) if count.isascii() and count.isdigit() and len(count) < 10 else 1,
+        )  # fmt: skip
+    if not found:
+        document.refuse("has no rows below its header.", 1)
+
+
+def _plain(text: str, *, comma: bool) -> str:
+    return text.replace(".", "").replace(",", ".") if comma else text

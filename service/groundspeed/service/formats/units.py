@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from groundspeed.service.formats.records import Clock, Direction, Kind, Metric
 
@@ -24,12 +24,14 @@ _TIME = {
     "ms": 1e-3, "msec": 1e-3, "millisecond": 1e-3, "milliseconds": 1e-3,
     "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
     "m": 60.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hours": 3600.0,
+    "minute": 60.0, "hour": 3600.0, "day": 86400.0, "days": 86400.0,
 }  # fmt: skip
 _PREFIX = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 _BINARY = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
 _BYTES = re.compile(r"^(ki|mi|gi|ti|k|m|g|t|p)?(b|byte|bytes)$", re.IGNORECASE)
 _FLOPS = re.compile(r"^(k|m|g|t|p)?(flops?/s|flops|flop/s)$", re.IGNORECASE)
 _PER_SECOND = re.compile(r"^(.*?)(?:/|\s+per\s+)(?:s|sec|second)$", re.IGNORECASE)
+_PER_TIME = re.compile(r"^(.*?)(?:/|\s+per\s+)(ns|us|µs|μs|ms|min|minute|hr|hour|day)$", re.IGNORECASE)
 _PER_OPERATION = {"op", "iter", "iteration", "call", "ops", "run"}
 _SCALED = re.compile(r"^(k|m|g|t)(.+)$", re.IGNORECASE)
 _RATES = {"hz": ("1/s", 1.0), "qps": ("1/s", 1.0), "tps": ("1/s", 1.0), "fps": ("1/s", 1.0), "rps": ("1/s", 1.0)}
@@ -49,6 +51,11 @@ def parse_unit(text: str) -> Unit:  # noqa: PLR0911 - one return for each family
         return Unit("FLOP/s", _PREFIX[(match[1] or "").lower()], "rate", 1)
     if match := _PER_SECOND.match(raw):
         return _per_second(match[1])
+    if match := _PER_TIME.match(raw):
+        if match[1].lower() in _TIME:  # simulated time, as in ns/day
+            return Unit(raw, 1.0, "rate", 1)
+        rate = _per_second(match[1])
+        return replace(rate, factor=rate.factor / _TIME[match[2].lower()])
     head, _, tail = raw.rpartition("/")
     if head and tail.lower() in _PER_OPERATION:
         return _time_or_bytes(head) or Unit(raw, 1.0, "counter", -1)

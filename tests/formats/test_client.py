@@ -22,7 +22,7 @@ from groundspeed.client import OPERATIONS, Client
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
-from groundspeed.service.usecases import importing
+from groundspeed.service.usecases import importing, receiving
 from web_server import app, serve
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -195,4 +195,4 @@ def test_the_commit_comes_from_git_when_no_job_names_it(tmp_path: Path, monkeypa
 def test_a_post_to_an_unknown_project_makes_none(sqlite_database: Database) -> None:
     """A mistyped name in a CI job does not become a project."""
     with pytest.raises(NotFound, match="no project typo"):
-        importing.receive(sqlite_database, "typo", "x.json", HYPERFINE.encode(), NOW)
+        receiving.receive(sqlite_database, "typo", "x.json", HYPERFINE.encode(), NOW)

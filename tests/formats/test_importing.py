@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, inspect, select
+from sqlalchemy import delete, func, inspect, select
 from sqlmodel import col
 
 from formats import trees
@@ -16,7 +16,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import prepared
-from groundspeed.service.usecases import analyse, import_rows, importing
+from groundspeed.service.usecases import analyse, import_rows, importing, receiving
 from groundspeed.service.usecases.importing import Options, Summary
 from groundspeed.service.usecases.series import ANALYSE
 
@@ -278,7 +278,7 @@ def test_detection_goes_on_from_what_it_knows_unless_commits_have_moved(
     def take(*days: int, name: str = "load") -> tuple[set[int | None], set[bool]]:
         """Where the marks lie, and whether series keep their state."""
         table = "benchmark,value,unit,date\n" + "".join(f"{name},12.5,ms,2024-05-{day:02}T07:00:00Z\n" for day in days)
-        importing.receive(sqlite_database, "demo", "table.csv", table.encode(), NOW)
+        receiving.receive(sqlite_database, "demo", "table.csv", table.encode(), NOW)
         with sqlite_database.read() as session:
             marks = set(session.scalars(select(col(t.SeriesMark.revision_id))))
             kept = {state is not None for state in session.scalars(select(col(t.Series.state)))}
@@ -293,6 +293,25 @@ def test_detection_goes_on_from_what_it_knows_unless_commits_have_moved(
     assert take(4, name="other") == ({None}, {False})
     assert take(22)[1] == {True, False}  # of the other, and of this one, which is looked at from its beginning
     assert take(23)[1] == {True}
+
+
+def test_what_was_remembered_and_has_been_deleted_is_made_again(database: Database) -> None:
+    """A file that is posted looks up little; a row that went away meanwhile is found out, and all of it is kept."""
+    bring(database, project="demo")
+    table = "benchmark,value,unit,date\n{name},12.5,ms,2024-05-{day:02}T07:00:00Z\n"
+
+    def take(day: int, name: str = "load") -> Summary:
+        return receiving.receive(database, "demo", "table.csv", table.format(name=name, day=day).encode(), NOW)
+
+    assert take(1).added.results == 1
+    with database.transaction() as session:
+        for kind in (t.SeriesMark, t.Result, t.Run, t.Series, t.Benchmark):
+            session.execute(delete(kind))
+    assert take(2).added.results == 1
+    assert take(2).added.already == 1
+    with database.read() as session:
+        assert session.scalars(select(col(t.Revision.position)).order_by(col(t.Revision.id))).all() == [0, 1]
+        assert session.scalar(select(func.count()).select_from(t.SeriesMark)) == 1
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def pipelined(connection: Connection) -> Iterator[None]:
         with connection.connection.driver_connection.pipeline():  # type: ignore[union-attr]
             yield
     except psycopg.Error as error:
-        raise _told(error, "several statements", psycopg.Error) from error
+        raise told(error, "several statements", psycopg.Error) from error
 
 
 def value_of(connection: Connection, table: type[SQLModel], column: str, id_: Any) -> Any:
@@ -75,7 +75,7 @@ def value_of(connection: Connection, table: type[SQLModel], column: str, id_: An
         cursor.execute(statement, (id_,))
         row = cursor.fetchone()
     except (sqlite3.Error, psycopg.Error) as error:
-        raise _told(error, statement, sqlite3.Error if mark == "?" else psycopg.Error) from error
+        raise told(error, statement, sqlite3.Error if mark == "?" else psycopg.Error) from error
     finally:
         cursor.close()
     return None if row is None else row[0]
@@ -92,7 +92,7 @@ def _postgres(connection: Connection, plan: Plan, rows: Sequence[Row], back: boo
         cursor.execute(statement, arrays)
         return list(cursor.fetchall()) if back else []
     except psycopg.Error as error:
-        raise _told(error, statement, psycopg.Error) from error
+        raise told(error, statement, psycopg.Error) from error
     finally:
         cursor.close()
 
@@ -116,16 +116,16 @@ def _sqlite(connection: Connection, plan: Plan, rows: Sequence[Row], back: bool)
         else:
             cursor.executemany(statement, ready)
     except sqlite3.Error as error:
-        raise _told(error, statement, sqlite3.Error) from error
+        raise told(error, statement, sqlite3.Error) from error
     finally:
         cursor.close()
     return found
 
 
-def _told(error: Exception, statement: str, base: type[Exception]) -> BaseException:
+def told(error: Exception, statement: str, base: type[Exception]) -> BaseException:
     """The same as an error of SQLAlchemy, as every other statement raises it."""
-    told = DBAPIError.instance(statement, None, error, base)
-    return told if isinstance(told, BaseException) else error
+    ours = DBAPIError.instance(statement, None, error, base)
+    return ours if isinstance(ours, BaseException) else error
 
 
 @cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, tuple_
+from sqlalchemy import Select, Table, bindparam, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, SQLModel, select
 
@@ -15,8 +16,24 @@ Key = tuple[Any, ...]
 
 def insert_new(session: Session, table: type[SQLModel]) -> Any:
     """An INSERT that leaves rows alone which are there already, in the session's dialect."""
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return _insert(table, session.get_bind().dialect.name)
+
+
+@cache
+def _insert(table: type[SQLModel], dialect: str) -> Any:
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return insert(core(table)).on_conflict_do_nothing()
+
+
+def make(session: Session, table: type[SQLModel], row: Row) -> int | None:
+    """The id of a new row; None when one of its keys is there already."""
+    made: int | None = session.connection().execute(_returning(table, session.get_bind().dialect.name), row).scalar()
+    return made
+
+
+@cache
+def _returning(table: type[SQLModel], dialect: str) -> Any:
+    return _insert(table, dialect).returning(core(table).c.id)
 
 
 def core(table: type[SQLModel]) -> Table:
@@ -34,18 +51,30 @@ def ensure(
     two waiting for one another cannot be, and read again after the insert.
     """
     wanted: dict[Key, Row] = {tuple(row[name] for name in key): row for row in rows}
-    found = _find(session, table, list(wanted), key)
+    found = find(session, table, list(wanted), key)
     missing = [wanted[k] for k in sorted(set(wanted) - set(found))]
     if missing:
         session.execute(insert_new(session, table), [dict(row) for row in missing])
-        found |= _find(session, table, [k for k in wanted if k not in found], key)
+        found |= find(session, table, [k for k in wanted if k not in found], key)
     return found
 
 
-def _find(session: Session, table: type[SQLModel], keys: list[Key], key: Sequence[str]) -> dict[Key, int]:
+def find(session: Session, table: type[SQLModel], keys: Sequence[Key], key: Sequence[str]) -> dict[Key, int]:
+    """Ids by key of the rows that are there."""
     if not keys:
         return {}
+    if len(keys) == 1:
+        values = {f"key_{i}": value for i, value in enumerate(keys[0])}
+        row = session.connection().execute(_one(table, tuple(key)), values).first()
+        return {keys[0]: row[0]} if row is not None else {}
     columns = [core(table).c[name] for name in key]
     condition = columns[0].in_([k[0] for k in keys]) if len(key) == 1 else tuple_(*columns).in_(keys)
     query = select(core(table).c.id, *columns).where(condition)
     return {tuple(row[1:]): row[0] for row in session.execute(query)}
+
+
+@cache
+def _one(table: type[SQLModel], key: tuple[str, ...]) -> Select[int]:
+    """Made once: of a single row, making the statement costs more than running it."""
+    columns = core(table).c
+    return select(columns.id).where(*(columns[name] == bindparam(f"key_{i}") for i, name in enumerate(key)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session, SQLModel, col
 
-from groundspeed.service.db.identities import core, ensure, insert_new
+from groundspeed.service.db.identities import ensure, find, make
 from groundspeed.service.db.tables import (
     Benchmark,
     BuildSnapshot,
@@ -36,6 +36,8 @@ from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, short, sto
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
 
 NODE_PREFIX = "import:"
+_BENCHMARK = ("project_id", "suite", "plugin", "version")
+_SERIES = "Series id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,28 @@ class Places:
     """Revisions that were not there before."""
     runs: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
     """By job: key and number of the runs that it had before."""
+    known: dict[Hashable, Any] | None = None
+    """What the process remembers of rows that exist once for their content (``Database.known``); None: many results
+    come, and what the project has is looked up ahead.
+    """
+    made_benchmark: bool = False
     sides: list[tuple[Any, ...]] = field(default_factory=list)
     attempts: list[tuple[Any, ...]] = field(default_factory=list)
     _places: dict[Origin, Place] = field(default_factory=dict)
     _benchmarks: dict[tuple[str, str, str], int] = field(default_factory=dict)
     _series: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _ids: dict[tuple[str, tuple[Any, ...]], int] = field(default_factory=dict)
+    _new: dict[Hashable, Any] = field(default_factory=dict)
+
+    def keep(self) -> None:
+        """To be called after the commit, never before: what is rolled back was never there."""
+        if self.known is not None:
+            self.known.update(self._new)
 
     def forget(self) -> None:
         """After a transaction that was rolled back nothing that was looked up in it can be trusted."""
         kept = (self.runs, self.sides, self.attempts, self._places, self._benchmarks, self._series, self._ids)
-        for one in kept:
+        for one in (*kept, self._new):
             one.clear()
 
     def stamp(self, moment: datetime) -> str:
@@ -149,13 +162,23 @@ class Places:
         known = self._ids.get((table.__name__, key))
         if known is not None:
             return known, False
-        made = session.execute(insert_new(session, table).returning(core(table).c.id), row).scalar_one_or_none()
-        if made is None:
-            made_before = ensure(session, table, [row], key=names)[key]
-            self._ids[table.__name__, key] = made_before
-            return made_before, False
-        self._ids[table.__name__, key] = made
-        return int(made), True
+        found = find(session, table, [key], names).get(key) if self.known is not None else None
+        made = make(session, table, row) if found is None else None
+        id_ = made or found or ensure(session, table, [row], key=names)[key]
+        self._ids[table.__name__, key] = id_
+        return id_, made is not None
+
+    def _lasting(
+        self, session: Session, table: type[SQLModel], row: Mapping[str, Any], names: Sequence[str] = ("fingerprint",)
+    ) -> tuple[int, bool]:
+        """As ``_once``, of a row that never goes."""
+        key = tuple(row[name] for name in names)
+        known = (table.__name__, *key)
+        if self.known is not None and known in self.known:
+            return int(self.known[known]), False
+        found = self._once(session, table, row, key, names)
+        self._new[known] = found[0]
+        return found
 
     def remember(self, session: Session) -> None:
         """Look up at once what the project has already, so that importing again asks little."""
@@ -197,7 +220,7 @@ class Places:
             ", ".join(x for x in (name if machine.identity else "", gpus, machine.cpu_model) if x) or "unknown machine"
         )
         row = {"fingerprint": fingerprint, "label": clean_text(label)[:200], "facts": facts}
-        return self._once(session, Hardware, row, (fingerprint,), ("fingerprint",))[0], fingerprint
+        return self._lasting(session, Hardware, row)[0], fingerprint
 
     def _environment(self, session: Session, origin: Origin) -> tuple[int, int | None]:
         facets = [
@@ -208,13 +231,13 @@ class Places:
         kept = fingerprints.environment_facets(facets)
         label = ", ".join(f"{f['name'].removeprefix('requirement ')} {f['value']}".strip() for f in kept) or "unknown"
         row = {"fingerprint": fingerprint, "label": label[:200], "facets": kept, "created_at": self.now}
-        environment, _ = self._once(session, Environment, row, (fingerprint,), ("fingerprint",))
+        environment, _ = self._lasting(session, Environment, row)
         built = [f for f in facets if f.layer == "build"]
         if not built:
             return environment, None
         build = fingerprints.build(built)
         build_row = {"fingerprint": build, "facets": [f.model_dump() for f in built]}
-        return environment, self._once(session, BuildSnapshot, build_row, (build,), ("fingerprint",))[0]
+        return environment, self._lasting(session, BuildSnapshot, build_row)[0]
 
     def _node(self, session: Session, origin: Origin, hardware: int, environment: int) -> int:
         name = clean_text(f"{NODE_PREFIX}{origin.tool}:{origin.machine.name or 'unknown'}")[:200]
@@ -225,16 +248,17 @@ class Places:
             "environment_id": environment,
             "info": [], "registered_at": self.now,
         }  # fmt: skip
-        return self._once(session, Node, row, (name,), ("name",))[0]
+        return self._lasting(session, Node, row, ("name",))[0]
 
     def benchmark(self, session: Session, tool: str, name: str, version: str) -> int:
-        suite = clean_text(short(name, 200))
-        key = (suite, f"{PLUGIN_PREFIX}{tool}"[:200], clean_text(version)[:200])
-        if key not in self._benchmarks:
-            row = {"project_id": self.project_id, "suite": key[0], "plugin": key[1], "version": key[2]}
-            found = ensure(session, Benchmark, [row], key=("project_id", "suite", "plugin", "version"))
-            self._benchmarks[key] = found[self.project_id, *key]
-        return self._benchmarks[key]
+        key = (clean_text(short(name, 200)), f"{PLUGIN_PREFIX}{tool}"[:200], clean_text(version)[:200])
+        found = self._benchmarks.get(key)
+        if found is None:
+            row = dict(zip(_BENCHMARK, (self.project_id, *key), strict=True))
+            found, is_new = self._lasting(session, Benchmark, row, _BENCHMARK)
+            self.made_benchmark = self.made_benchmark or is_new
+            self._benchmarks[key] = found
+        return found
 
     def series_ids(
         self, session: Session, benchmark: int, metric: Metric, points: Sequence[Mapping[str, Scalar]], place: Place
@@ -242,6 +266,8 @@ class Places:
         prints = [
             fingerprints.series(benchmark, storable(p), clean_text(metric.name), place.hardware_print) for p in points
         ]
+        if self.known:
+            self._series |= {(p,): self.known[_SERIES, p] for p in prints if (_SERIES, p) in self.known}
         missing = {
             p: {
                 "fingerprint": p, "project_id": self.project_id, "benchmark_id": benchmark,
@@ -256,5 +282,7 @@ class Places:
         }  # fmt: skip
         rows = list(missing.values())
         for start in range(0, len(rows), 500):
-            self._series |= ensure(session, Series, rows[start : start + 500])
+            found = ensure(session, Series, rows[start : start + 500])
+            self._series |= found
+            self._new |= {(_SERIES, p): id_ for (p,), id_ in found.items()}
         yield from (self._series[(p,)] for p in prints)

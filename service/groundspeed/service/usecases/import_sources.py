@@ -80,7 +80,7 @@ class Sources:
         for path in self.paths:
             if not path.exists():
                 raise Invalid(f"There is no {path}.", "Give a file, an archive or a folder of results.")
-            if path.is_file() and path.name.lower().endswith(_ARCHIVES):
+            if path.is_file() and is_archive(path.name):
                 yield from self._folder(self._unpacked(path), path.name)
             elif path.is_file():
                 yield Single(document_of(path, path.name))
@@ -122,7 +122,7 @@ class Sources:
         for path in files:
             if path in taken or path.name == "asv.conf.json":
                 continue
-            if path.name.lower().endswith(_ARCHIVES):
+            if is_archive(path.name):
                 yield from self._folder(self._unpacked(path), _name(path, folder, label))
                 continue
             yield Single(document_of(path, _name(path, folder, label)))
@@ -141,6 +141,11 @@ class Sources:
             except Refused as error:
                 self.refused.append(error)
         return AsvTree(label or root.name, asv.Tree(benchmarks, machines), tuple(results))
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name is unpacked, and what it holds imported."""
+    return name.lower().endswith(_ARCHIVES)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
+import psycopg
 from sqlalchemy import func, select, update
 from sqlmodel import Session, SQLModel, col
 
+from groundspeed.service.db.bulk import told
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Benchmark, Result, Revision, Run
 from groundspeed.service.db.types import clean_text
@@ -97,6 +100,10 @@ def bulk_insert(
         with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
             for row in rows:
                 copy.write_row(row + constants)
+    except sqlite3.Error as error:
+        raise told(error, names, sqlite3.Error) from error
+    except psycopg.Error as error:
+        raise told(error, names, psycopg.Error) from error
     finally:
         cursor.close()
 

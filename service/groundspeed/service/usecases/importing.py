@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,38 +16,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import select, text
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
-from groundspeed.service.db.tables import Project, Request, Revision, Series
+from groundspeed.service.db.tables import Project, Request, Revision
 from groundspeed.service.db.types import clean_text
-from groundspeed.service.errors import Invalid, NotFound
+from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import criterion, csv_table, detect
 from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
-from groundspeed.service.usecases import import_commits, import_order, outbox
+from groundspeed.service.formats.source import Document
+from groundspeed.service.usecases import import_finish, import_order
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_projects import OneProject
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
-from groundspeed.service.usecases.import_tables import link_versions, without_index
-from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.import_tables import without_index
 
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
 BATCHES_INTO_NOTHING = 10
 """So many make one transaction while a SQLite store holds no results: then the index is built once, which is faster."""
-FEW_BYTES = 1_000_000
-"""A posted file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""
-FEW_COMMITS = 20
-"""Of results of so few commits detection is told where they lie; of more, to look at their series again."""
 EXAMPLES = 20
-_ANALYSE_AT_ONCE = 500
 _REQUEST_KEY = "import"
 _SHORT, _WHOLE = re.compile(r"[0-9a-f]{6,39}"), 40
 """What may be the beginning of a whole hash, and how long one is: a number of Subversion is neither."""
@@ -77,8 +70,6 @@ class Options:
     """Of sources that name the projects of their results: the one to take; ``*``: all of them."""
     processes: int = 0
     """Processes that read asv trees beside this one; 0: as many as there are cores to spare, -1: none."""
-    ahead: bool = True
-    """Whether what the project has is looked up ahead, which pays when many results come."""
 
 
 @dataclass(slots=True)
@@ -132,51 +123,26 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
     """Import everything. Raises :class:`Invalid` for options that cannot be; a source that cannot be read is in the
     summary, and the others are imported all the same.
     """
-    if options.format and options.format not in detect.BY_NAME:
-        raise Invalid(f"There is no format {options.format}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
+    check_format(options.format)
     graph = _graph(options)
     summary = Summary(options.project)
     with db.transaction() as session:
         project = _project(session, options.project, now)
-        request = _request(session, project, now)
-    importer = _Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress)
+        request = request_of(session, project, now)
+    importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress)
     with Sources(options.paths) as sources:
         with _rare_collection():
             importer.all(sources)
         summary.refused += sources.refused
-    importer.finish(now)
+    with db.transaction() as session:
+        importer.finish(session, now)
     return summary
 
 
-def receive(  # noqa: PLR0913 - one for each thing that is said
-    db: Database,
-    project: str,
-    name: str,
-    body: bytes,
-    now: datetime,
-    *,
-    form: str = "",
-    commit: str = "",
-    time: datetime | None = None,
-) -> Summary:
-    """Import one file that came over the network; ``name`` is only shown. The project must be there already.
-
-    Raises :class:`NotFound` for an unknown project, :class:`Invalid` for a body that cannot be read at all.
-    """
-    with db.read() as session:
-        if session.scalars(select(col(Project.id)).where(col(Project.slug) == project)).first() is None:
-            raise NotFound(
-                f"There is no project {project}.",
-                "`groundspeed project add` or a first `groundspeed import` on the service's machine makes it.",
-            )
-    with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
-        path = Path(folder) / (re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted")
-        path.write_bytes(body)
-        summary = run(db, Options(project, (path,), form, None, commit, time, ahead=len(body) > FEW_BYTES), now)
-    if summary.refused and not summary.read:
-        error = summary.refused[0]
-        raise Invalid(f"{error.where}: {error.reason}", error.advice)
-    return summary
+def check_format(name: str) -> None:
+    """Raises :class:`Invalid` for a format that is not known."""
+    if name and name not in detect.BY_NAME:
+        raise Invalid(f"There is no format {name}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
 
 
 def _graph(options: Options) -> Graph | None:
@@ -197,7 +163,8 @@ def _project(session: Session, slug: str, now: datetime) -> int:
     return ensure(session, Project, [row], key=("slug",))[(slug,)]
 
 
-def _request(session: Session, project: int, now: datetime) -> int:
+def request_of(session: Session, project: int, now: datetime) -> int:
+    """The request that all imports of a project belong to."""
     row = {
         "project_id": project, "kind": "import", "idempotency_key": _REQUEST_KEY, "state": "running", "priority": 70,
         "tip_sha": "", "payload": {}, "config": {}, "budget_s": 0.0, "error": "", "created_at": now,
@@ -207,13 +174,15 @@ def _request(session: Session, project: int, now: datetime) -> int:
 
 
 @dataclass(slots=True)
-class _Importer:
+class Importer:
+    """Takes sources into one project, batch by batch."""
+
     db: Database
     options: Options
     graph: Graph | None
     summary: Summary
     writer: Writer
-    progress: Progress
+    progress: Progress = _silent
     described: dict[str, Any] = field(default_factory=dict)
     """What asv trees say of their benchmarks and machines, which an export gives back."""
     _resolved: dict[str, str] = field(default_factory=dict)
@@ -230,7 +199,7 @@ class _Importer:
             with self.db.transaction() as session:
                 _tune(session)
                 self.writer.begin(session)
-                if first and self.options.ahead:
+                if first:
                     self.writer.places.remember(session)
                 first = False
                 with without_index(session) as fresh:
@@ -239,6 +208,19 @@ class _Importer:
                         self.writer.flush(session, ordered=not fresh)
                 self._finish_batch(session)
             gc.collect(1)
+
+    def few(self, session: Session, document: Document, now: datetime) -> None:
+        """All of one small document in one transaction, looking up only what it needs."""
+        self.writer.begin(session)
+        items = self._documents(Single(document))
+        while not self._batch(session, items):
+            self.writer.flush(session)
+        self.writer.flush(session)
+        if self.writer.axes:
+            self._finish_batch(session)
+        moved = import_finish.finish_few(session, self.writer, now)
+        self.summary.series = import_finish.tell(session, self.writer, moved=moved)
+        self.summary.added = self.writer.added
 
     def _finish_batch(self, session: Session) -> None:
         request = session.get_one(Request, self.writer.places.request_id)
@@ -287,20 +269,23 @@ class _Importer:
             if isinstance(source, AsvTree):
                 self._describe(source)
                 yield from self._tree(source)
-                continue
-            for document, parsed in self._parsers(source):
-                self.summary.files += 1
-                try:
-                    for item in sound(parsed):
-                        yield prepare(item) if isinstance(item, Grid) else item
-                except Refused as error:
-                    self.summary.refused.append(error)
-                except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
-                    # A file that a parser stumbles over must not stop the import of the others.
-                    reason = f"could not be understood ({type(error).__name__}: {str(error)[:100]})."
-                    self.summary.refused.append(Refused(reason, Where(document), "Please report it with the file."))
-                self.summary.added = self.writer.added
-                self.progress(self.summary, document)
+            else:
+                yield from self._documents(source)
+
+    def _documents(self, source: Single | CriterionTree) -> Iterator[Ready]:
+        for document, parsed in self._parsers(source):
+            self.summary.files += 1
+            try:
+                for item in sound(parsed):
+                    yield prepare(item) if isinstance(item, Grid) else item
+            except Refused as error:
+                self.summary.refused.append(error)
+            except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
+                # A file that a parser stumbles over must not stop the import of the others.
+                reason = f"could not be understood ({type(error).__name__}: {str(error)[:100]})."
+                self.summary.refused.append(Refused(reason, Where(document), "Please report it with the file."))
+            self.summary.added = self.writer.added
+            self.progress(self.summary, document)
 
     def _tree(self, source: AsvTree) -> Iterator[Ready]:
         """The files of an asv tree, read by other processes when there are many."""
@@ -358,57 +343,14 @@ class _Importer:
             query = select(col(Revision.sha)).where(col(Revision.project_id) == self.writer.places.project_id)
             return list(session.scalars(query))
 
-    def finish(self, now: datetime) -> None:
+    def finish(self, session: Session, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
-        with self.db.transaction() as session:
-            project = session.get_one(Project, self.writer.places.project_id)
-            request = session.get_one(Request, self.writer.places.request_id)
-            moved = self._order(session, project, request)
-            link_versions(session, self.writer.places.project_id)
-            if moved:  # what detection keeps of a series counts commits as they stood
-                ours = col(Series.project_id) == self.writer.places.project_id
-                session.execute(held(select(col(Series.id)).where(ours).order_by(col(Series.id))))
-                session.execute(update(Series).where(ours, col(Series.state).is_not(None)).values(state=None))
-            series = self.writer.mark(session, whole=moved or len(self.writer.places.commits) > FEW_COMMITS)
-            if self.options.analyse:
-                for start in range(0, len(series), _ANALYSE_AT_ONCE):
-                    outbox.enqueue(session, ANALYSE, {"series_ids": series[start : start + _ANALYSE_AT_ONCE]})
-            request.state, request.finished_at = "done", now
-            session.add(request)
-        self.summary.series = len(series)
+        order = import_finish.finish(session, self.writer, self.graph, now)
+        self.summary.order, self.summary.revisions = order.words, order.revisions
+        self.summary.unplaced = order.unplaced
+        analyse = self.options.analyse
+        self.summary.series = import_finish.tell(session, self.writer, moved=order.moved, analyse=analyse)
         self.summary.added = self.writer.added
-
-    def _order(self, session: Session, project: Project, request: Request) -> bool:
-        """Give the commits their places; returns whether one that was there before has another place now."""
-        mine = col(Revision.project_id) == project.id
-        watched = project.tip_sha is not None
-        before = request.payload.get("order", "")
-        if self.graph is None and (watched or before not in {"", "dates"}):
-            self.summary.order = "the order that the project has already"
-            counts = select(func.count(), func.count(col(Revision.position))).select_from(Revision).where(mine)
-            self.summary.revisions, placed_ones = session.execute(counts).tuples().one()
-            self.summary.unplaced = self.summary.revisions - placed_ones
-            return False
-        query = select(col(Revision.sha), col(Revision.committed_at), col(Revision.id), col(Revision.position))
-        rows = session.execute(query.where(mine)).tuples().all()
-        self.summary.revisions = len(rows)
-        measured = [(sha, at) for sha, at, _, _ in rows]
-        placed = import_order.positions(self.graph, measured, first_parent_only=watched)
-        others = [
-            {"row": revision_id, "position": placed.get(sha)}
-            for sha, _, revision_id, position in rows
-            if placed.get(sha) != position and not (watched and sha not in placed)
-        ]
-        import_commits.set_columns(session, others)
-        moved = any(one["row"] not in self.writer.places.fresh for one in others)
-        if self.graph is not None:
-            import_commits.describe(session, {sha: i for sha, _, i, _ in rows if i is not None}, self.graph)
-        self.summary.unplaced = len(rows) - len(placed)
-        self.summary.order = (
-            self.graph.origin if self.graph else "the dates of the commits, because no repository was given"
-        )
-        request.payload = {**request.payload, "order": "graph" if self.graph else "dates"}
-        return moved
 
 
 def _belongs(group: list[Record], record: Record) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from groundspeed.service.api.access import Now, PartsDep, Reporter
-from groundspeed.service.usecases import importing
+from groundspeed.service.usecases import receiving
 from groundspeed.service.wire.imports import Imported, Left
 
 router = APIRouter(prefix="/api/v1", tags=["results"])
@@ -33,7 +33,7 @@ async def post_results(  # noqa: PLR0913, PLR0917 - one for each thing that is s
     who.require_project(slug)
     body = await request.body()
     summary = await run_in_threadpool(
-        importing.receive, parts.database, slug, name, body, now, form=form, commit=commit.lower(), time=time
+        receiving.receive, parts.database, slug, name, body, now, form=form, commit=commit.lower(), time=time
     )
     return Imported(
         results=summary.added.results,

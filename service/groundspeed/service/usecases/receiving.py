@@ -1,0 +1,92 @@
+"""Results that come over the network, a file at a time: as an import, but all of a small one is one transaction.
+
+It is acknowledged after its commit, with what detection is told, so that nothing of it waits for another call.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import Project
+from groundspeed.service.errors import Invalid, NotFound
+from groundspeed.service.formats.source import Document
+from groundspeed.service.usecases import importing
+from groundspeed.service.usecases.import_places import Places
+from groundspeed.service.usecases.import_rows import Writer
+from groundspeed.service.usecases.import_sources import is_archive
+from groundspeed.service.usecases.importing import Importer, Options, Summary
+
+FEW_BYTES = 1_000_000
+"""A file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""
+
+
+def receive(  # noqa: PLR0913 - one for each thing that is said
+    db: Database,
+    project: str,
+    name: str,
+    body: bytes,
+    now: datetime,
+    *,
+    form: str = "",
+    commit: str = "",
+    time: datetime | None = None,
+) -> Summary:
+    """Import one file; ``name`` is only shown. The project must be there already.
+
+    Raises :class:`NotFound` for an unknown project, :class:`Invalid` for a body that cannot be read at all.
+    """
+    importing.check_format(form)
+    shown = re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted"
+    options = Options(project, (), form, None, commit, time)
+    if len(body) > FEW_BYTES or is_archive(shown):
+        summary = _as_history(db, shown, body, options, now)
+    else:
+        document = Document(shown, lambda: io.BytesIO(body))
+        try:
+            summary = _in_one(db, document, options, now)
+        except IntegrityError:  # a row that was remembered has been deleted since
+            db.known.clear()
+            summary = _in_one(db, document, options, now)
+    if summary.refused and not summary.read:
+        error = summary.refused[0]
+        raise Invalid(f"{error.where}: {error.reason}", error.advice)
+    return summary
+
+
+def _as_history(db: Database, shown: str, body: bytes, options: Options, now: datetime) -> Summary:
+    with db.read() as session:
+        _project(session, options.project)
+    with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
+        path = Path(folder) / shown
+        path.write_bytes(body)
+        return importing.run(db, replace(options, paths=(path,)), now)
+
+
+def _in_one(db: Database, document: Document, options: Options, now: datetime) -> Summary:
+    summary = Summary(options.project)
+    with db.transaction() as session:
+        project = _project(session, options.project)
+        places = Places(project, importing.request_of(session, project, now), now, known=db.known)
+        Importer(db, options, None, summary, Writer(places)).few(session, document, now)
+    places.keep()
+    return summary
+
+
+def _project(session: Session, slug: str) -> int:
+    found = session.scalars(select(col(Project.id)).where(col(Project.slug) == slug)).first()
+    if found is None:
+        raise NotFound(
+            f"There is no project {slug}.",
+            "`groundspeed project add` or a first `groundspeed import` on the service's machine makes it.",
+        )
+    return found

@@ -49,12 +49,37 @@ def test_github_action_ranges_of_every_tool() -> None:
                 "benches": [{"name": tool, "value": value, "unit": unit, "range": spread}]}  # fmt: skip
 
     doc = {"lastUpdate": 1, "repoUrl": "u", "entries": {"s": [
-        bench("benchmarkjs", 200, "ops/sec", "±1.50%"), bench("go", 100.0, "ns/op", "± 3"), bench("pytest", 10.0, "iter/sec", "stddev: 0.5"),
+        bench("benchmarkjs", 200, "ops/sec", "±1.50%"), bench("go", 100.0, "ns/op", "± 3"), bench("pytest", 10.0, "iter/sec", "stddev: 0.005"),
         bench("customBiggerIsBetter", "1,000", "points", "± 5%"), bench("customSmallerIsBetter", 3, "points", ""), bench("jmh", 4.0, "ms/op", "")]}}  # fmt: skip
     records = read("window.BENCHMARK_DATA = " + json.dumps(doc) + ";", "github-action-benchmark")
     assert [(r.value, r.spread, r.metric.direction) for r in records] == [
         (200.0, 3.0, 1), (pytest.approx(1e-7), pytest.approx(3e-9), -1), (10.0, 0.5, 1), (1000.0, 50.0, 1), (3.0, 0.0, -1), (0.004, 0.0, -1),
     ]  # fmt: skip
+
+
+def test_github_action_histories_of_google_benchmark_hold_derived_lines() -> None:
+    """A standard deviation among the benchmarks is not one."""
+    benches = [{"name": f"BM_a{tail}", "value": 5.0, "unit": "ns/iter"} for tail in ("_mean", "_stddev", "_cv")]
+    run = {
+        "commit": {"id": SHA, "timestamp": "2024-01-02T00:00:00Z"},
+        "date": 1600000000000,
+        "tool": "googlecpp",
+        "benches": benches,
+    }
+    records, skipped = everything({"lastUpdate": 1, "repoUrl": "u", "entries": {"s": [run]}})
+    assert ([r.benchmark for r in records], len(skipped)) == (["s: BM_a_mean"], 2)
+
+
+def test_julia_trials_estimates_and_groups() -> None:
+    """Names are the groups'; times in nanoseconds, all of them where they were kept."""
+    records = read(seeds.DOCUMENTS["benchmarktools"], "benchmarktools")
+    assert [(r.benchmark, r.metric.name, r.value, len(r.samples)) for r in records] == [
+        ("a", "time", pytest.approx(126e-9), 2), ("a", "memory", 64.0, 0), ("a", "allocations", 2.0, 0),
+        ("b/c", "time", pytest.approx(5e-9), 1), ("b/c", "memory", 0.0, 0), ("b/c", "allocations", 0.0, 0),
+    ]  # fmt: skip
+    assert (records[0].origin.tool_version, records[0].origin.environment[0].value) == ("1.6.0", "1.10.9")
+    with pytest.raises(Refused, match="no file of BenchmarkTools"):
+        everything({"BenchmarkTools": 1, "BenchmarkGroup": 2})
 
 
 def test_a_codespeed_database() -> None:

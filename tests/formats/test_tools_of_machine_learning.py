@@ -41,6 +41,19 @@ def test_nccl_warnings_between_rows_and_ranks_of_threads() -> None:
     assert len(records) == len(read(seeds.NCCL, "nccl-tests"))
 
 
+def test_hud_records_of_version_2() -> None:
+    """Fields side by side, of before 2025."""
+    entry = {"repo": "o/r", "workflow_id": 1, "head_branch": "main", "name": "llama2", "dtype": "q8", "metric": "model_load_time(ms)", "actual": 286.5, "target": 0.0,
+             "device": "Phone", "arch": "Android 12", "filename": "android-perf", "test_name": "ANDROID_APP"}  # fmt: skip
+    (record,) = read([entry], "pytorch-hud")
+    assert (record.benchmark, record.metric.name, record.value) == (
+        "ANDROID_APP/llama2",
+        "model_load_time",
+        pytest.approx(0.2865),
+    )
+    assert record.params == {"dtype": "q8", "device": "Phone", "arch": "Android 12"}
+
+
 def test_mlperf_of_the_first_rounds() -> None:
     """:::MLP lines of v0.5 and v0.6, among a launcher's lines."""
     text = ("0: :::MLPv0.5.0 resnet 1541635200.5 (run.py:10) run_start\n0: epoch 1\n"

@@ -78,6 +78,9 @@ DOCUMENTS: dict[str, Any] = {
     "benchmarkdotnet": {"Title": "X-20200529-164431", "HostEnvironmentInfo": {"BenchmarkDotNetVersion": "0.12", "LogicalCoreCount": 8}, "Benchmarks": [
         {"DisplayInfo": "B.F: Job(N=1) [N=10]", "Namespace": "S", "Type": "B", "Method": "F", "Parameters": "N=10&Name=a", "Statistics": {"OriginalValues": [24.5, 25.0],
          "Median": 24.7, "Mean": 24.8, "StandardDeviation": 0.1}, "Memory": {"BytesAllocatedPerOperation": 368}}]},
+    "benchmarktools": [{"Julia": "1.10.9", "BenchmarkTools": {"major": 1, "minor": 6, "patch": 0}}, [["BenchmarkGroup", {"tags": [], "data": {
+        "a": ["BenchmarkTools.Trial", {"times": [125.0, 127.0], "gctimes": [0.0, 0.0], "memory": 64, "allocs": 2, "params": ["Parameters", {"evals": 1}]}],
+        "b": ["BenchmarkGroup", {"data": {"c": ["TrialEstimate", {"time": 5.0, "memory": 0, "allocs": 0}]}}]}}]]],
     "groundspeed": {"format": "groundspeed.result.v1", "benchmark": "b", "metric": {"name": "time", "unit": "s", "direction": -1, "kind": "time"}, "value": 1.5, "outcome": "ok"},
 }  # fmt: skip
 DOCUMENTS |= {"asv-tree": DOCUMENTS["asv"], "criterion-tree": {"Mean": {"point_estimate": 5.0}, "iters": [1.0], "times": [5.0], "full_id": "g/f"},

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from groundspeed.service.formats import (
     asv,
     benchmark_dotnet,
+    benchmark_tools,
     codespeed,
     conbench,
     console,
@@ -61,9 +62,9 @@ class _Module(Protocol):
 
 # In this order: what is certain by a word of its own first, what only looks like something last.
 _MODULES = (
-    own, mlperf, nccl_json, nccl_summary, nccl, nvbench, asv, jmh, benchmark_dotnet, pytest_benchmark, codespeed,
-    github_action, pytorch_hud, pyperf, google_benchmark, tables_of_tools, hyperfine, llm_serving, conbench, criterion,
-    console, go_bench, superbench_logs, superbench, csv_table,
+    own, mlperf, nccl_json, nccl_summary, nccl, nvbench, asv, jmh, benchmark_dotnet, benchmark_tools, pytest_benchmark,
+    codespeed, github_action, pytorch_hud, pyperf, google_benchmark, tables_of_tools, hyperfine, llm_serving, conbench,
+    criterion, console, go_bench, superbench_logs, superbench, csv_table,
 )  # fmt: skip
 
 

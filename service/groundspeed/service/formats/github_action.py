@@ -37,6 +37,9 @@ def sniff(head: str) -> bool:
     return head.lstrip().startswith("[") and '"name"' in head and '"unit"' in head and '"value"' in head
 
 
+_DERIVED = re.compile(r"_(?:stddev|cv|BigO|RMS)$")
+
+
 def parse(document: Document) -> Iterator[Item]:
     text = document.text()
     body = _ASSIGNMENT.sub("", text, count=1)
@@ -91,6 +94,8 @@ def _bench(origin: Origin, suite: str, tool: str, bench: Mapping[str, Any], wher
     value = number_of(raw) if isinstance(raw, str) else finite(raw)
     if not name or value is None:
         return Skipped("has no name or no number", where)
+    if tool == "googlecpp" and _DERIVED.search(name):
+        return Skipped("is derived from other lines", where)
     unit = parse_unit(text_of(bench.get("unit")))
     direction = _TOOL_DIRECTION.get(tool) or unit.direction or (1 if unit.unit.endswith("/s") else -1 if tool else 0)
     if unit.kind == "rate":
@@ -99,6 +104,8 @@ def _bench(origin: Origin, suite: str, tool: str, bench: Mapping[str, Any], wher
     spread = bench.get("range")
     match = _RANGE.search(spread.replace("±", "").strip()) if isinstance(spread, str) else None
     deviation = finite(spread) if match is None else number_of(match[1])
+    if deviation is not None and tool == "pytest" and unit.kind == "rate":
+        deviation *= abs(value) ** 2  # it is that of the times, in seconds, beside their rate
     percent = isinstance(spread, str) and spread.rstrip().endswith("%")
     absolute = 0.0 if deviation is None else abs(deviation) * (abs(value) / 100 if percent else 1.0) * unit.factor
     return Record(

@@ -91,6 +91,8 @@ def _flat(value: Any, line: int) -> Iterator[tuple[int, str, Mapping[str, Any]]]
 
 def _record(document: Document, entry: Mapping[str, Any], line: int, pointer: str) -> Item:
     where = document.where(line, pointer)
+    if isinstance(entry.get("metric"), str):
+        entry = _of_version_2(entry)
     benchmark, model, metric = (dict_of(entry.get(k)) for k in ("benchmark", "model", "metric"))
     name, metric_name = text_of(benchmark.get("name")), text_of(metric.get("name"))
     values = [v for v in map(finite, list_of(metric.get("benchmark_values"))) if v is not None]
@@ -107,6 +109,21 @@ def _record(document: Document, entry: Mapping[str, Any], line: int, pointer: st
         _origin(entry, benchmark), f"{name}/{text_of(model.get('name'))}" if model.get("name") else name, known, where,
         sum(middle) / len(middle), _params(benchmark, model, metric), tuple(samples), spread_of(samples), len(samples),
     )  # fmt: skip
+
+
+def _of_version_2(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of before 2025, whose fields stood side by side, as it is now."""
+    told = {key: entry[key] for key in ("device", "arch") if entry.get(key)}
+    return {
+        **entry,
+        "benchmark": {
+            "name": entry.get("test_name") or entry.get("filename"),
+            "dtype": entry.get("dtype"),
+            "extra_info": told,
+        },
+        "model": {"name": entry.get("name")},
+        "metric": {"name": entry["metric"], "value": entry.get("actual")},
+    }
 
 
 def _metric(name: str) -> tuple[Any, float]:

@@ -228,6 +228,18 @@ thread 'main' panicked at 'no', a.rs:1:2
     assert records[2].params == {"value": 1024}
 
 
+def test_criterion_without_its_lines_of_progress() -> None:
+    """Progress goes elsewhere when standard output is kept: a throughput is of the time above it."""
+    text = """a/1024                  time:   [4.0 µs 4.2 µs 4.3 µs]
+                        thrpt:  [1.0 MiB/s 2.0 MiB/s 3.0 MiB/s]
+b/10                    time:   [4.0 s 4.2 s 4.3 s]
+                        thrpt:  [2.3 Kelem/s 2.4 Kelem/s 2.5 Kelem/s]
+"""
+    assert [(r.benchmark, r.metric.name, r.params["value"]) for r in read("Benchmarking a/1024\n" + text, "criterion")] == [
+        ("a", "time", 1024), ("a", "throughput", 1024), ("b", "time", 10), ("b", "throughput", 10),
+    ]  # fmt: skip
+
+
 def test_criterion_tree_before_0_3() -> None:
     """Lower-case estimates and lists of iterations and times."""
     documents = [

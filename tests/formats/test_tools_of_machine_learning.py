@@ -41,6 +41,23 @@ def test_nccl_warnings_between_rows_and_ranks_of_threads() -> None:
     assert len(records) == len(read(seeds.NCCL, "nccl-tests"))
 
 
+def test_what_torchdynamo_writes_of_models_that_failed() -> None:
+    """A row of zeros is a failure, and no model without latency."""
+    records = read("dev,name,batch_size,speedup,abs_latency\ncuda,a,16,1.5,12.5\ncuda,b,16,0.0,0.0\n", "csv")
+    assert [(r.benchmark, r.metric.name, r.value, r.outcome) for r in records] == [
+        ("a", "speedup", 1.5, "ok"), ("a", "abs_latency", 0.0125, "ok"), ("b", "speedup", None, "failed"), ("b", "abs_latency", None, "failed"),
+    ]  # fmt: skip
+    assert records[2].reason == 'its row says "0 in every column"'
+
+
+def test_sglang_names_its_model_where_it_describes_its_server() -> None:
+    """The newest serving benchmark keeps what the server said of itself."""
+    run = {"backend": "sglang", "completed": 5, "output_throughput": 9.0, "accept_length": 2.5, "server_info": {"tp_size": 8, "model_path": "o/m"}}  # fmt: skip
+    records = read(run, "llm-serving")
+    assert {(r.benchmark, r.params["tensor_parallel_size"]) for r in records} == {("o/m", 8)}
+    assert [(r.metric.name, r.metric.gate) for r in records][2] == ("accept_length", False)
+
+
 def test_hud_records_of_version_2() -> None:
     """Fields side by side, of before 2025."""
     entry = {"repo": "o/r", "workflow_id": 1, "head_branch": "main", "name": "llama2", "dtype": "q8", "metric": "model_load_time(ms)", "actual": 286.5, "target": 0.0,

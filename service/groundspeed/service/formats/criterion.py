@@ -153,7 +153,7 @@ def _raw_csv(document: Document) -> Iterator[Item]:
 
 
 def _console(document: Document) -> Iterator[Item]:
-    origin, current, alone, found = Origin(tool=NAME), "", "", False
+    origin, current, alone, measured, found = Origin(tool=NAME), "", "", "", False
     for number, raw in document.lines():
         line = _ANSI.sub("", raw).rstrip()
         if match := _LIBTEST.match(line):
@@ -161,14 +161,17 @@ def _console(document: Document) -> Iterator[Item]:
             yield _libtest(match, document.where(number))
         elif match := _RANGE.match(line):
             found = True
-            yield from _range(origin, match[1].strip() or alone or current, match, document.where(number))
+            # a throughput is of the time above it
+            own = match[1].strip()
+            measured = own or (measured if match[2] == "thrpt" else "") or alone or current
+            yield from _range(origin, measured, match, document.where(number))
         elif match := _PANIC.match(line):
             found = True
             reason = f"panicked at {match[2]}"[:500]
             name = current or "after the last benchmark"
             yield Record(origin, name, _TIME, document.where(number), outcome="failed", reason=reason)
         elif match := _BENCHMARKING.match(line):
-            current, alone = match[1], ""
+            current, alone, measured = match[1], "", ""
         elif line and not line[0].isspace() and not _NOT_A_NAME.match(line):
             alone = line  # a long name stands on a line of its own, before its time
     if not found:

@@ -43,6 +43,8 @@ class ColumnMap:
     """Empty: the one of ``, ; tab |`` that cuts the header into columns."""
     decimal: str = ""
     """Empty: a comma where semicolons are between the cells, as spreadsheets write it; else a point."""
+    zeros_fail: bool = False
+    """Whether a row with 0 in every column of a metric is of a failure."""
 
 
 MAPPING_HELP = (
@@ -138,6 +140,7 @@ def guess(columns: list[str]) -> ColumnMap | None:
             benchmark=(low["name"],),
             metrics=tuple(ColumnMetric(low[c], *_TORCHBENCH.get(c, ("x", "higher"))) for c in torchbench),
             params=tuple(columns_of),
+            zeros_fail={"speedup", "abs_latency"} <= set(low),
         )
     if {"command", "mean", "stddev"} <= set(low):  # hyperfine --export-csv
         params = tuple(c for key, c in low.items() if key.startswith("parameter_"))
@@ -146,9 +149,6 @@ def guess(columns: list[str]) -> ColumnMap | None:
             metrics=(ColumnMetric(low.get("median", low["mean"]), "s", "lower"),),
             params=params,
         )
-    if {"benchmark", "mode", "score", "unit"} <= set(low):  # jmh -rf csv
-        params = (low["mode"], *(c for key, c in low.items() if key.startswith("param: ")))
-        return ColumnMap(benchmark=(low["benchmark"],), value=low["score"], unit=low["unit"], params=params)
     return _guess_python_and_cpp(low) or _guess_by_name(low)
 
 

@@ -171,6 +171,8 @@ def _row(
     else:
         shared = cells[mapping.unit].strip() if mapping.unit else ""
         pairs = [(cells[m.column], m.column, m.unit or shared, m.direction) for m in mapping.metrics]
+    if mapping.zeros_fail and all(number_of(text) == 0.0 for text, *_ in pairs):
+        status = "0 in every column"  # how TorchDynamo's benchmarks write a model that failed
     for text, name, unit, direction in pairs:
         plain = _with_point(text.strip()) if comma else text.strip()
         yield _value(origin, benchmark, params, where, status, (plain, name, unit, direction))

@@ -54,15 +54,15 @@ def _result(origin: Origin, command: str, entry: Mapping[str, Any], where: Where
         params = {"parameter": _scalar(entry["parameter"])}
     times = [v for v in map(finite, list_of(entry.get("times"))) if v is not None]
     codes = list_of(entry.get("exit_codes"))
-    bad = sorted({text_of(c) or "a signal" for c in codes if c != 0})
+    bad = sorted({f"exit status {text_of(c)}" if text_of(c) else "a signal" for c in codes if c != 0})
     if bad:
         # hyperfine goes on after failures only when told to (--ignore-failure); the time of a failed run is no result
         if len(times) == len(codes):
             times = [t for t, c in zip(times, codes, strict=True) if c == 0]
-        yield Skipped(f"runs that ended with exit status {', '.join(bad)} do not count", where)
+        yield Skipped(f"runs that ended with {', '.join(bad)} do not count", where)
     value = _median(times) if times else None if bad else _first(entry, "median", "mean")
     if value is None:
-        reason = f"exit status {', '.join(bad)}" if bad else "no time"
+        reason = ", ".join(bad) or "no time"
         yield Record(origin, command, _TIME, where, params=params, outcome="failed", reason=reason)
         return
     deviation = finite(entry.get("stddev"))

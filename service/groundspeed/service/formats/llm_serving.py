@@ -159,8 +159,10 @@ def _objects(document: Document, text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _run(document: Document, entry: Mapping[str, Any], where: Any) -> Iterator[Item]:
+    server = dict_of(entry.get("server_info"))  # of SGLang, which names neither model nor size elsewhere
+    entry = {"tensor_parallel_size": server.get("tp_size"), **entry}
     params = _params(entry)
-    name = text_of(entry.get("model_id") or entry.get("model")) or "llm serving"
+    name = text_of(entry.get("model_id") or entry.get("model") or server.get("model_path")) or "llm serving"
     origin = Origin(
         tool="sglang" if "sglang" in text_of(entry.get("backend")) else "vllm",
         measured_at=parse_time(entry.get("date")),
@@ -204,6 +206,8 @@ def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[Metric, float, tuple[fl
             yield Metric("duration", "s", -1, "time", "wall", gate=False), value, ()
         elif key == "completed":
             yield Metric("completed", "requests", 1, "counter", gate=False), value, ()
+        elif key == "accept_length":
+            yield Metric("accept_length", "tokens", 1, "counter", gate=False), value, ()
     yield from _percentiles(entry)
     for percentile, raw in dict_of(entry.get("percentiles")).items():
         value = finite(raw)

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
     from groundspeed.service.db.engine import Database
     from groundspeed.service.settings import Settings
+    from groundspeed.service.usecases.standing import Standing
 
 QUIET_S = 1.5
 """Nothing to do for so long, asked twice, means that all is done."""
+STUCK_S = 30.0
+"""A plugin that no worker has offered for so long does not come: the worker has started by then."""
 INTERRUPTED = 130
 """Exit status of a run that was to end with the table and was stopped before."""
 
@@ -68,7 +71,9 @@ def demo(
             out.print(answer.render(found))
             if json:
                 show_json(found)
-            if not once:
+            if once:
+                out.print(f"`groundspeed up --data {settings.data_dir}` shows the graphs and goes on measuring.")
+            else:
                 out.print(
                     f"Look at {running.url}/projects/{slug}; new commits are measured as they come. Ctrl-C stops."
                 )
@@ -101,9 +106,14 @@ class _Watch:
         """True when all is measured and analysed, False when someone asked to stop."""
         with progress_for(self.out) as progress:
             quiet_since: float | None = None
+            stuck_since: float | None = None
             while not self.stop.wait(up.POLL_S):
                 self._keep_running(progress)
-                if not self._show(progress):
+                now = self._show(progress)
+                stuck_since = (stuck_since or time.monotonic()) if now.stuck else None
+                if stuck_since is not None and time.monotonic() - stuck_since > STUCK_S:
+                    raise Unavailable("Nothing goes on.", " ".join(now.trouble))
+                if not now.idle:
                     quiet_since = None
                 elif quiet_since is None:
                     quiet_since = time.monotonic()
@@ -119,13 +129,13 @@ class _Watch:
                 self._keep_running(progress)
                 self._show(progress)
 
-    def _show(self, progress: Progress) -> bool:
-        """Bring the display up to date; whether nothing is left to do."""
+    def _show(self, progress: Progress) -> Standing:
+        """Bring the display up to date."""
         from groundspeed.service.usecases import standing
 
         now = standing.standing(self.db, self.slug)
         progress.update(now, standing.finished(self.db, self.slug, progress.seen))
-        return now.idle
+        return now
 
     def _more_to_do(self) -> bool:
         """Ask once more what is worth measuring: a message may still have been on its way."""

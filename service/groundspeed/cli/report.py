@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,10 @@ def report(
     from groundspeed.service.wire.imports import Imported
 
     sha = (commit or commit_of_this_job()).lower()
+    if sha and not re.fullmatch("[0-9a-f]{7,64}", sha):
+        raise Invalid(
+            f"{sha!r} is no commit.", "--commit takes its hash, or at least the first seven characters of it."
+        )
     for path in paths:
         if str(path) != "-" and not path.is_file():
             raise Invalid(f"There is no file {path}.", "Give what the benchmark tool has written.")
@@ -101,7 +106,11 @@ def _head_of_pull_request() -> str:
 
 
 def _words(reply: Imported) -> str:
-    text = f"{reply.results} results, {reply.failures} failures, {reply.already} runs were there already"
+    text = f"{reply.results} results"
+    if reply.failures:
+        text += f", {reply.failures} failures"
+    if reply.already:
+        text += f"; {reply.already} runs were there already"
     for left in reply.skipped:
         text += f"; skipped {left.count} × {left.reason} ({', '.join(left.where[:2])})"
     return text + "".join(f"; refused {error}" for error in reply.refused)

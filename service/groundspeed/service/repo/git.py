@@ -48,6 +48,8 @@ def git(
             check=False,
         )
     except FileNotFoundError:
+        if cwd is not None and not cwd.is_dir():
+            raise Unavailable(f"There is no folder {cwd}.", "Name one that is there.") from None
         raise Unavailable("git is not installed.", "Install git (2.25 or later) and start again.") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(

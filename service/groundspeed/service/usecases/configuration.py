@@ -6,13 +6,11 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import select
-from sqlmodel import Session, col
+from sqlmodel import Session
 
 from groundspeed.service import config as configs
 from groundspeed.service.config.checks import near
 from groundspeed.service.config.model import ProjectConfig, SuiteSection
-from groundspeed.service.db.tables import Node
 from groundspeed.service.errors import ConfigError, Invalid, NotFound
 from groundspeed.service.repo import Repository
 from groundspeed.service.usecases import catalogue, parameters
@@ -34,7 +32,9 @@ class NoWorkerYet(Exception):
     """A plugin that nobody offers so far: what names it waits. ``plugin`` is its name."""
 
     def __init__(self, plugin: str) -> None:
-        super().__init__(f"no worker offers plugin {plugin!r}")
+        super().__init__(
+            f"no worker offers plugin {plugin!r}. Install its package beside a worker, and start that worker anew"
+        )
         self.plugin = plugin
 
 
@@ -76,13 +76,12 @@ def _chosen(config: ProjectConfig, wanted: list[str]) -> list[SuiteSection]:
 
 
 def _unknown(session: Session, suite: SuiteSection) -> Exception:
-    """An error when the name is nearly that of a known plugin, or when there are workers and none has it."""
+    """An error when the name is nearly that of a known plugin; any other may still come with a worker."""
     names = catalogue.names(session)
     hint = near(suite.plugin, names)
-    workers = session.execute(select(col(Node.id)).limit(1)).first() is not None
     # A slip of the pen is nearer than this; "acme-kernel" beside a built-in "kernel" is somebody's own.
     slip = bool(difflib.get_close_matches(suite.plugin, names, 1, 0.8))
-    if workers or slip:
+    if slip:
         return Invalid(
             f"Suite {suite.name!r}: no worker offers plugin {suite.plugin!r}.",
             f"{hint} A plugin of your own is offered once its package is installed beside a worker.",

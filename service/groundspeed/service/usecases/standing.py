@@ -78,6 +78,12 @@ class Standing:
         waiting = sum(self.requests.get(state, 0) for state in OPEN_REQUESTS)
         return not (self.open or waiting or self.unseen or self.unsent)
 
+    @property
+    def stuck(self) -> bool:
+        """Whether all that is left waits for a worker with another plugin."""
+        left = sum(self.requests.get(state, 0) for state in OPEN_REQUESTS)
+        return not (self.open or self.unseen) and 0 < left <= sum("no worker offers" in one for one in self.trouble)
+
 
 def standing(database: Database, slug: str | None = None) -> Standing:
     """Of one project, or of all. Raises NotFound for an unknown one."""

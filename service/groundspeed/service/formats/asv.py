@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from groundspeed.service.formats import quick_json
 from groundspeed.service.formats.records import (
@@ -86,7 +86,14 @@ def read_machine(document: Document) -> Mapping[str, Any]:
     return doc
 
 
-def parse(document: Document, tree: Tree | None = None) -> Iterator[Item]:
+class Collecting(Protocol):
+    """Takes entries of a file for itself."""
+
+    def take(self, results: Mapping[str, Any], columns: Sequence[str], origin: Origin) -> Mapping[str, Any]:
+        """Returns what is left for :func:`parse`."""
+
+
+def parse(document: Document, tree: Tree | None = None, others: Collecting | None = None) -> Iterator[Item]:
     """All results of one file: a grid for each benchmark, a record for one that failed as a whole."""
     doc, marked = _read(document)
     tree = tree or Tree()
@@ -97,12 +104,15 @@ def parse(document: Document, tree: Tree | None = None) -> Iterator[Item]:
     version = doc.get("version", 1)
     if isinstance(version, int) and version > NEWEST_VERSION:
         document.refuse(f"is of asv results version {version}; {NEWEST_VERSION} is the newest that is known.", 1)
-    results = doc["results"]
+    results: Mapping[str, Any] = doc["results"]
     columns = doc.get("result_columns")
     if columns is None:
         yield from _parse_v1(document, doc, results, origin, tree)
     else:
-        yield from _parse_v2(document, results, [str(c) for c in list_of(columns)], origin, tree, marked=marked)
+        names = [str(c) for c in list_of(columns)]
+        if others is not None:
+            results = others.take(results, names, origin)
+        yield from _parse_v2(document, results, names, origin, tree, marked=marked)
 
 
 def _read(document: Document) -> tuple[Any, bool]:

@@ -8,12 +8,11 @@ of a pool: what it gives back is cheap to send (flat arrays, statistics as text,
 from __future__ import annotations
 
 import gc
-import hashlib
 import math
 import os
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +20,8 @@ from typing import IO, Any
 import orjson
 
 from groundspeed.service.formats import asv
+from groundspeed.service.formats.digests import digest
+from groundspeed.service.formats.plain import Block, Collector, Shape, Shapes
 from groundspeed.service.formats.records import Grid, Metric, Origin, Record, Refused, Scalar, Skipped, Where
 from groundspeed.service.formats.source import Document
 
@@ -75,7 +76,7 @@ class Prepared:
         return Grid(self.origin, self.benchmark, self.metric, self.where, self.axes, ())
 
 
-Ready = Prepared | Record | Skipped
+Ready = Block | Prepared | Record | Skipped
 
 
 def prepare(grid: Grid, axes_keys: dict[int, str] | None = None, file: Where | None = None) -> Prepared:
@@ -149,20 +150,16 @@ def _facts(grid: Grid, missing: Sequence[tuple[int, str]]) -> str:
     return orjson.dumps(facts).decode()[1:-1] if facts else ""
 
 
-def digest(content: bytes, *more: str) -> str:
-    """Ten hexadecimal digits that name a content."""
-    rest = "".join([f"{one}\0" for one in more]).encode("utf-8", "replace")
-    return hashlib.blake2b(content + rest, digest_size=5).hexdigest()
-
-
 _TREE = asv.Tree()
 _AXES_KEYS: dict[int, str] = {}
+_SHAPES = Shapes()
 
 
 def begin(tree: asv.Tree) -> None:
     """In a process of a pool, once: the tree that its files belong to."""
-    global _TREE  # noqa: PLW0603 - a process of the pool serves one import
-    _TREE = tree
+    global _TREE, _SHAPES
+    _TREE, _SHAPES = tree, Shapes()
+    _AXES_KEYS.clear()
 
 
 def begin_in_pool(tree: asv.Tree) -> None:
@@ -179,17 +176,23 @@ def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
     """Everything in one asv results file, with what ended it early when something did."""
     found: list[Ready] = []
     document = Document(name, partial(_open, path))
-    place = document.where()
+    place, usual, refused = document.where(), Collector(_SHAPES), None
     try:
-        for item in asv.parse(document, _TREE):
-            found.append(prepare(item, _AXES_KEYS, place) if isinstance(item, Grid) else item)  # noqa: PERF401 - what was read before a refusal stays
+        for item in asv.parse(document, _TREE, usual):
+            if not isinstance(item, Grid):
+                found.append(item)
+                continue
+            ready = prepare(item, _AXES_KEYS, place)
+            _SHAPES.learn(_shape(ready))
+            found.append(ready)
     except Refused as error:
-        return found, error
-    return found, None
+        refused = error
+    block = usual.block(place)
+    return ([block, *found] if block else found), refused
 
 
-Known = tuple[str, str, Metric, tuple[tuple[str, tuple[Scalar, ...]], ...], tuple[tuple[str, ...], ...], str]
-"""What a benchmark is in all files: name, version, metric, axes, their values as the tool wrote them, their key."""
+def _shape(item: Prepared) -> Shape:
+    return Shape(item.benchmark, item.version, item.metric, item.axes, item.axis_reprs, item.axes_key)
 
 
 @dataclass(slots=True)
@@ -199,7 +202,7 @@ class Sent:
     """
 
     process: int
-    new: list[Known]
+    new: list[Shape]
     items: list[Any]
     values: array[float]
     spreads: array[float]
@@ -215,15 +218,16 @@ def send_file(path: str, name: str) -> Sent:
     found, refused = read_file(path, name)
     sent = Sent(os.getpid(), [], [], array("d"), array("d"), array("q"), refused)
     for item in found:
+        if isinstance(item, Block):
+            nths = array("q", [_nth(sent, shape) for shape in item.shapes])
+            numbers = array("d", item.values), array("d", item.spreads), array("q", item.counts)
+            block = replace(item, shapes=(), values=numbers[0], spreads=numbers[1], counts=numbers[2])
+            sent.items.append((nths, block))
+            continue
         if not isinstance(item, Prepared):
             sent.items.append(item)
             continue
-        key = item.benchmark, item.version, item.axes_key
-        nth = _SENT.get(key)
-        if nth is None:
-            nth = _SENT[key] = len(_SENT)
-            axes = item.axes, item.axis_reprs, item.axes_key
-            sent.new.append((item.benchmark, item.version, item.metric, *axes))
+        nth = _nth(sent, _shape(item))
         sent.values.extend(item.values)
         sent.spreads.extend(item.spreads)
         sent.counts.extend(item.counts)
@@ -235,30 +239,44 @@ def send_file(path: str, name: str) -> Sent:
     return sent
 
 
+def _nth(sent: Sent, shape: Shape) -> int:
+    """The number of a shape among those that this process sends, with which the shape itself goes once."""
+    key = shape.benchmark, shape.version, shape.axes_key
+    nth = _SENT.get(key)
+    if nth is None:
+        nth = _SENT[key] = len(_SENT)
+        sent.new.append(shape)
+    return nth
+
+
 class Receiver:
     """Makes the items of files that other processes have read; remembers what each of them sends once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, list[Known]] = {}
+        self._known: dict[int, list[Shape]] = {}
 
     def items(self, sent: Sent) -> list[Ready]:
         """The same as :func:`read_file` gave."""
         values, spreads, counts, at = sent.values.tolist(), sent.spreads.tolist(), sent.counts.tolist(), 0
-        all_known = self._known.setdefault(sent.process, [])
-        all_known += sent.new
+        known = self._known.setdefault(sent.process, [])
+        known += sent.new
         found: list[Ready] = []
         for item in sent.items:
             if type(item) is not tuple:
                 found.append(item)
                 continue
+            if len(item) == 2:
+                found.append(replace(item[1], shapes=[known[nth] for nth in item[0]]))
+                continue
             nth, origin, where, indices, samples, missing, facts, digest_, started, duration, read = item
-            benchmark, version, metric, axes, reprs, key = all_known[nth]
+            one = known[nth]
             if type(indices) is int:
                 indices = range(indices)
             end = at + len(indices)
             found.append(Prepared(
-                origin, benchmark, version, metric, where, axes, reprs, key, indices, values[at:end],
-                spreads[at:end], counts[at:end], samples, missing, facts, digest_, started, duration, read,
+                origin, one.benchmark, one.version, one.metric, where, one.axes, one.axis_reprs, one.axes_key, indices,
+                values[at:end], spreads[at:end], counts[at:end], samples, missing, facts, digest_, started, duration,
+                read,
             ))  # fmt: skip
             at = end
         return found

@@ -29,7 +29,7 @@ from groundspeed.service.db.tables import (
     Series,
 )
 from groundspeed.service.db.types import clean_text
-from groundspeed.service.formats.prepared import digest as digest_of
+from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.records import Metric, Origin, Scalar
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, short, storable

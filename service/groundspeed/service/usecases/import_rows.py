@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from math import isfinite
 from operator import itemgetter
 from typing import Any
@@ -20,8 +20,9 @@ from groundspeed.service.db import samples as packed
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Attempt, JobSide, Result, Run, SeriesMark
 from groundspeed.service.db.types import clean_text, dump_json
+from groundspeed.service.formats.digests import digest as digest_of
+from groundspeed.service.formats.plain import Block, Shape
 from groundspeed.service.formats.prepared import Prepared
-from groundspeed.service.formats.prepared import digest as digest_of
 from groundspeed.service.formats.records import Record
 from groundspeed.service.usecases.import_places import Place, Places
 from groundspeed.service.usecases.import_tables import bulk_insert, readable, storable
@@ -72,11 +73,14 @@ class Writer:
     axes: dict[str, list[Any]] = field(default_factory=dict)
     """By benchmark: the lists of parameters as the tool wrote them, which runs refer to by index."""
     touched: set[int] = field(default_factory=set)
-    _seen: dict[tuple[int, str], int] = field(default_factory=dict)
+    _seen: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By job: how often a key came in this import."""
     _grids: dict[tuple[Any, ...], _Grid] = field(default_factory=dict)
+    _shapes: dict[tuple[Shape, int], _Grid] = field(default_factory=dict)
+    """The same, by a benchmark's shape and the hardware."""
     _runs: list[tuple[Any, ...]] = field(default_factory=list)
     _results: list[tuple[Any, ...]] = field(default_factory=list)
-    _grid_runs: list[tuple[Any, ...]] = field(default_factory=list)
+    _grid_runs: list[Iterable[tuple[Any, ...]]] = field(default_factory=list)
     _grid_results: list[Iterable[tuple[Any, ...]]] = field(default_factory=list)
     """Most rows are of grids, and have much in common that is said once; those of a grid are made when written."""
     waiting: int = 0
@@ -99,25 +103,89 @@ class Writer:
 
     def add_grid(self, session: Session, grid: Prepared, place: Place) -> None:
         """All points of a grid: one run for those that have a number, one for each that has none."""
-        key = (grid.benchmark, grid.version, grid.axes_key, grid.metric.name, grid.origin.tool, place.hardware_id)
-        known = self._grids.get(key)
-        if known is None:
-            benchmark = self.places.benchmark(session, grid.origin.tool, grid.benchmark, grid.version)
-            ids = tuple(self.places.series_ids(session, benchmark, grid.metric, list(grid.grid().points()), place))
-            axes = self._axes_index(grid)
-            start = '{"asv": {' + (f'"axes": {axes}' if axes >= 0 else "")
-            more = start + ", " if axes >= 0 else start
-            known = self._grids[key] = _Grid(ids, benchmark, _key(grid.benchmark), start, more)
+        shape = Shape(grid.benchmark, grid.version, grid.metric, grid.axes, grid.axis_reprs, grid.axes_key)
+        known = self._grid(session, shape, grid.origin.tool, place)
         run_id, run_key, nth = self._run(session, place, known.key + grid.digest) if grid.values else (0, "", 0)
         if run_id:
             facts = (known.start_with_more + grid.facts if grid.facts else known.start) + "}}"
             started = grid.started[: self.places.stamp_length] if grid.started else place.started
             row = self._run_row(run_id, run_key, nth, known.benchmark, place, facts, started, grid.duration_s)
-            self._grid_runs.append(row)
+            self._grid_runs.append((row,))
             self._add_results(grid, known, run_id, place)
         if grid.missing:
             for record in grid.failures():
                 self._add_run(session, [record], known.benchmark, place)
+
+    def _grid(self, session: Session, shape: Shape, tool: str, place: Place) -> _Grid:
+        key = (shape.benchmark, shape.version, shape.axes_key, shape.metric.name, tool, place.hardware_id)
+        known = self._grids.get(key)
+        if known is None:
+            benchmark = self.places.benchmark(session, tool, shape.benchmark, shape.version)
+            ids = tuple(self.places.series_ids(session, benchmark, shape.metric, shape.points(), place))
+            axes = self._axes_index(shape)
+            start = '{"asv": {' + (f'"axes": {axes}' if axes >= 0 else "")
+            more = start + ", " if axes >= 0 else start
+            known = self._grids[key] = _Grid(ids, benchmark, _key(shape.benchmark), start, more)
+        return known
+
+    def add_block(self, session: Session, block: Block, place: Place) -> None:
+        """The usual grids of a file, all at once: a run for each."""
+        grids = []
+        for shape in block.shapes:
+            known = self._shapes.get((shape, place.hardware_id))
+            if known is None:
+                known = self._grid(session, shape, block.origin.tool, place)
+                self._shapes[shape, place.hardware_id] = known
+            grids.append(known)
+        keys = [known.key + digest for known, digest in zip(grids, block.digests, strict=True)]
+        if self.places.runs[place.job_id] or place.job_id in self._seen or len(set(keys)) != len(keys):
+            self._add_block_by_grid(session, block, grids, place)
+            return
+        self._seen[place.job_id] = dict.fromkeys(keys, 1)
+        ids = self._run_ids(session, len(keys))
+        self._write_block(block, grids, ids, keys, repeat(0), place)
+
+    def _add_block_by_grid(self, session: Session, block: Block, grids: Sequence[_Grid], place: Place) -> None:
+        """The same where some of it may have come before."""
+        runs = [self._run(session, place, one.key + digest) for one, digest in zip(grids, block.digests, strict=True)]
+        new = [bool(run_id) for run_id, _, _ in runs]
+        if not any(new):
+            return
+        ids, keys, nths = zip(*compress(runs, new), strict=True)
+        fewer = block if all(new) else block.only(new)
+        self._write_block(fewer, list(compress(grids, new)), ids, keys, nths, place, counted=True)
+
+    def _write_block(
+        self, block: Block, grids: Sequence[_Grid], ids: Sequence[int], keys: Sequence[str], nths: Iterable[int],
+        place: Place, *, counted: bool = False,
+    ) -> None:  # fmt: skip
+        length = self.places.stamp_length
+        facts = [f"{one.start_with_more}{more}}}}}" for one, more in zip(grids, block.facts, strict=True)]
+        starts = [start[:length] if start else place.started for start in block.starts]
+        of_place = [
+            repeat(one)
+            for one in (place.revision_id, place.hardware_id, place.environment_id, place.build_id, place.node_id)
+        ]
+        runs = zip(
+            ids, repeat(place.job_id), repeat(place.attempt_id), keys, nths, [one.benchmark for one in grids],
+            *of_place, facts, starts, block.durations_s, strict=False,
+        )  # fmt: skip
+        self._grid_runs.append(runs)
+        series = list(chain.from_iterable([one.series for one in grids]))
+        run_of_each = chain.from_iterable(map(repeat, ids, block.lengths))
+        same = repeat(place.revision_id), repeat(place.environment_id)
+        self._grid_results.append(
+            zip(run_of_each, series, *same, block.values, block.spreads, block.counts, strict=False)
+        )
+        for one in grids:
+            if not one.touched:
+                one.touched = True
+                self.touched.update(one.series)
+        self.waiting += len(series)
+        self.added.results += len(series)
+        if not counted:
+            self.waiting += len(ids)
+            self.added.runs += len(ids)
 
     def _add_results(self, grid: Prepared, known: _Grid, run_id: int, place: Place) -> None:
         mine: Sequence[int] = known.series
@@ -138,7 +206,7 @@ class Writer:
         self.waiting += len(mine)
         self.added.results += len(mine)
 
-    def _axes_index(self, grid: Prepared) -> int:
+    def _axes_index(self, grid: Shape) -> int:
         """Where the axes stand among those that this benchmark has had; -1: it has no parameters."""
         if not grid.axes:
             return -1
@@ -187,9 +255,9 @@ class Writer:
 
     def _run(self, session: Session, place: Place, key: str) -> tuple[int, str, int]:
         """The id for a new run, its key and how many of that key came before; 0 when this very content is there."""
-        here = place.job_id, key
-        nth = self._seen.get(here, 0)
-        self._seen[here] = nth + 1
+        here = self._seen.setdefault(place.job_id, {})
+        nth = here.get(key, 0)
+        here[key] = nth + 1
         before = self.places.runs[place.job_id]
         if before and (key, nth) in before:
             self.added.already += 1
@@ -199,15 +267,17 @@ class Writer:
         return self._run_id(session), key, nth
 
     def _run_id(self, session: Session) -> int:
+        return self._run_ids(session, 1)[0]
+
+    def _run_ids(self, session: Session, count: int) -> Sequence[int]:
         if self._is_sqlite:
-            self._next_run += 1
-            return self._next_run - 1
-        if not self._spare:
-            rows = session.execute(
-                text("SELECT nextval(pg_get_serial_sequence('run', 'id')) FROM generate_series(1, 1000)")
-            )
-            self._spare.extend(rows.scalars())
-        return self._spare.pop()
+            self._next_run += count
+            return range(self._next_run - count, self._next_run)
+        if len(self._spare) < count:
+            query = text("SELECT nextval(pg_get_serial_sequence('run', 'id')) FROM generate_series(1, :n)")
+            self._spare.extend(session.execute(query, {"n": max(count, 1000)}).scalars())
+        mine, self._spare = self._spare[:count], self._spare[count:]
+        return mine
 
     @staticmethod
     def _run_row(  # noqa: PLR0913, PLR0917 - one for each thing that is said
@@ -231,7 +301,7 @@ class Writer:
         fine: dict[str, str | int | None] = {"outcome": "ok", "evidence": _NO_OBJECT, "params": _NO_OBJECT}
         bulk_insert(session, JobSide, _SIDE_COLUMNS, self.places.sides)
         bulk_insert(session, Attempt, _ATTEMPT_COLUMNS, self.places.attempts)
-        bulk_insert(session, Run, _GRID_RUN_COLUMNS, self._grid_runs, rest | fine)
+        bulk_insert(session, Run, _GRID_RUN_COLUMNS, chain.from_iterable(self._grid_runs), rest | fine)
         bulk_insert(session, Run, _RUN_COLUMNS, self._runs, rest)
         now: dict[str, str | int | None] = {"created_at": self._now}
         valid: dict[str, str | int | None] = {"state": "valid", "samples": None}
@@ -247,6 +317,7 @@ class Writer:
         self.places.forget()
         self._seen.clear()
         self._grids.clear()
+        self._shapes.clear()
         for lost in (self._runs, self._results, self._grid_runs, self._grid_results):
             lost.clear()
         self.waiting = 0

@@ -16,7 +16,7 @@ from groundspeed.service.db.bulk import told
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Benchmark, Result, Revision, Run
 from groundspeed.service.db.types import clean_text
-from groundspeed.service.formats.prepared import digest as digest_of
+from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.records import Scalar
 
 PLUGIN_PREFIX = "import."

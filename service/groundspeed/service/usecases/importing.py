@@ -26,6 +26,7 @@ from groundspeed.service.db.types import clean_text
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import criterion, csv_table, detect
 from groundspeed.service.formats.csv_table import ColumnMap
+from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
 from groundspeed.service.formats.source import Document
@@ -242,12 +243,15 @@ class Importer:
             if isinstance(item, Skipped):
                 self.summary.skip(item)
                 continue
-            if isinstance(item, Prepared):
+            if isinstance(item, Prepared | Block):
                 self._close(session, group)
                 self.summary.read += item.read
                 if place is None or item.origin is not origin:  # a file's grids share one
                     origin, place = item.origin, self._place(session, item.origin, item.where)
-                self.writer.add_grid(session, item, place)
+                if isinstance(item, Block):
+                    self.writer.add_block(session, item, place)
+                else:
+                    self.writer.add_grid(session, item, place)
             else:
                 self.summary.read += item.values
                 if group and not _belongs(group, item):

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 import demo_data
 import web_server
 from groundspeed.service.db.engine import Database
+from groundspeed.service.pages.render import POINTS
 from page_addresses import addresses
 
 from .conftest import Site, Tab, open_tab, sign_in
@@ -68,6 +69,8 @@ def test_nothing_serious_stands_in_the_way_of_anyone(browser: Browser, site: Sit
         tab.page.emulate_media(color_scheme="light")
         tab.page.set_viewport_size({"width": 1280, "height": 800})
         page = tab.open(path)
+        if page.locator("[data-graph]").count():
+            page.wait_for_selector("[data-graph][data-ready]")
         page.add_script_tag(content=axe)
         bad = page.evaluate(AXE, EVERYTHING)
         page.emulate_media(color_scheme="dark")
@@ -85,11 +88,14 @@ def test_nothing_serious_stands_in_the_way_of_anyone(browser: Browser, site: Sit
 
 
 def test_pages_read_without_script(browser: Browser, site: Site) -> None:
-    """The graph is a picture, its points a table with links; the grid has its sparklines; filters are plain forms."""
+    """The graph is a picture, its points a table with links, the older ones a page further on; the grid has its sparklines; filters are plain forms."""
     context, tab = open_tab(browser, site.url, java_script_enabled=False)
     page = tab.open("/projects/tinygpt/series/1")
     expect(page.locator("svg.chart .dot")).to_have_count(len(site.demo.shas))
-    expect(page.locator("table.points tbody tr")).to_have_count(len(site.demo.shas))
+    rows = page.locator("table.points tbody tr")
+    expect(rows).to_have_count(POINTS)
+    page.get_by_role("link", name="older points").click()
+    expect(rows).to_have_count(len(site.demo.shas) - POINTS)
     page = tab.open("/projects/tinygpt/benchmarks")
     expect(page.locator("svg.spark path")).to_have_count(len(site.demo.series))
     page.locator("input[name=q]").fill("latency_p50")

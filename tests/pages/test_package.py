@@ -30,6 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             page = await client.get("/")
             assert page.status_code == 200, page.text
+            assert "body{" in page.text.partition("<style>")[2].partition("</style>")[0]
             for part in page.text.split('"'):
                 if part.startswith("/assets/"):
                     asset = await client.get(part)
@@ -75,4 +76,4 @@ def test_a_wheel_built_from_the_sdist_serves_a_page_with_its_assets(root: Path, 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     kinds = {line.split()[0].rsplit(".", 1)[1] for line in done.stdout.splitlines()}
-    assert {"js", "css", "svg"} <= kinds
+    assert {"js", "svg"} <= kinds

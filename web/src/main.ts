@@ -1,6 +1,6 @@
 import * as grid from "./grid";
 import * as live from "./live";
-import { cards, resubmits, scrollers, tables, theme, times } from "./page";
+import { cards, painted, resubmits, scrollers, tables, theme, times } from "./page";
 import * as palette from "./palette";
 
 theme();
@@ -8,12 +8,11 @@ times();
 tables();
 resubmits();
 scrollers();
-addEventListener("resize", scrollers);
 cards();
 if (!document.body.dataset["static"]) {
   palette.start();
   grid.start();
   live.start();
 }
-// The plotting library comes only with the page that needs it.
-if (document.querySelector("[data-graph]")) void import("./graph").then((graph) => graph.start());
+// The plotting library comes only with the page that needs it, and takes over from what the server drew once that is seen.
+if (document.querySelector("[data-graph]")) void painted().then(() => import("./graph")).then((graph) => graph.start());

@@ -34,12 +34,28 @@ export function writeTimes(): void {
   }
 }
 
-/** What scrolls sideways can be reached, and so scrolled, by the keyboard. */
+/** What scrolls sideways can be reached, and so scrolled, by the keyboard. Measured when it is laid out anyway. */
 export function scrollers(): void {
-  for (const box of document.querySelectorAll<HTMLElement>(".scroll")) {
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-    else if (!box.hasAttribute("role")) box.removeAttribute("tabindex");
-  }
+  const watcher = new ResizeObserver((entries) => {
+    for (const box of new Set(entries.map(({ target }) => target.closest<HTMLElement>(".scroll")))) {
+      if (!box) continue;
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else if (!box.hasAttribute("role")) box.removeAttribute("tabindex");
+    }
+  });
+  for (const box of document.querySelectorAll<HTMLElement>(".scroll")) for (const one of [box, ...box.children]) watcher.observe(one);
+}
+
+/** Where a browser does not say that it has painted. */
+const PAINTED_MS = 400;
+
+/** Comes true once the page as it came has been seen, or at once where nobody looks at it. */
+export function painted(): Promise<void> {
+  return new Promise((done) => {
+    if (document.hidden) done();
+    new PerformanceObserver((entries) => entries.getEntriesByName("first-contentful-paint").length && done()).observe({ type: "paint", buffered: true });
+    setTimeout(done, PAINTED_MS);
+  });
 }
 
 /** Forms that ask again as soon as their kind is chosen: what stood in their other fields was of the other kind. */

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 from functools import lru_cache
 from pathlib import Path
+
+from markupsafe import Markup
 
 _HERE = Path(__file__).resolve()
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".map": "application/json"}
@@ -30,12 +34,23 @@ class Assets:
         self._dist = dist
         self._stamp = -1
         self._names: dict[str, str] = {}
+        self._style, self._style_source = Markup(), ""
 
     def url(self, name: str) -> str:
         """Address of ``main.js`` or ``main.css``; empty when it is not built: pages then read as plain HTML."""
         self._refresh()
         found = self._names.get(name)
         return f"/assets/{found}" if found else ""
+
+    def style(self) -> Markup:
+        """The styles as the content of a ``style`` element: a page that has them is painted without asking again."""
+        self._refresh()
+        return self._style
+
+    def style_source(self) -> str:
+        """What a page's policy says of :meth:`style`: that these styles are ours, and no others in the page."""
+        self._refresh()
+        return self._style_source
 
     def shared(self) -> list[str]:
         """Addresses of what several scripts import: a browser is to know of them before it has read the first."""
@@ -63,6 +78,14 @@ class Assets:
             if self._stamp != 0:
                 _log.warning("the scripts of the pages are not built (make web builds them)")
             self._stamp, self._names = 0, {}
+            self._style, self._style_source = Markup(), ""
             return
         if stamp != self._stamp:
             self._stamp, self._names = stamp, json.loads(manifest.read_text(encoding="utf-8"))
+            self._styled(self._dist / self._names.get("main.css", "main.css"))
+
+    def _styled(self, path: Path) -> None:
+        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        self._style = Markup(text)  # noqa: S704 - built from sources of ours
+        self._style_source = f" 'sha256-{digest}'" if text else ""

@@ -17,6 +17,8 @@ from groundspeed.service.wire.views import View
 THEMES = ("auto", "light", "dark")
 ROWS = 150
 """Rows of a table on a page; the CSV holds all."""
+POINTS = 50
+"""Rows of points below a graph, all of its series together; each has a link to older ones."""
 
 
 @lru_cache(maxsize=1)
@@ -60,9 +62,11 @@ def environment() -> Environment:
         chart=svg.chart,
         asset=assets().url,
         shared=assets().shared,
+        style=assets().style,
         with_query=with_query,
         heat=heat,
         ROWS=ROWS,
+        POINTS=POINTS,
         static=False,
         me=None,
     )

@@ -18,11 +18,10 @@ from groundspeed.service.pages import render
 from groundspeed.service.wire.views import View
 
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'{style}; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Vary": "Cookie",
@@ -41,7 +40,8 @@ def page(request: Request, template: str, model: View, status: int = 200) -> Res
     """The page of a model, with its headers."""
     theme = request.cookies.get("theme", "auto")
     text = render.render(template, model, path=request.url.path, theme=theme, me=_me(request))
-    return HTMLResponse(text, status_code=status, headers=HEADERS)
+    policy = CONTENT_SECURITY_POLICY.format(style=render.assets().style_source())
+    return HTMLResponse(text, status_code=status, headers={**HEADERS, "Content-Security-Policy": policy})
 
 
 def _me(request: Request) -> dict[str, str] | None:

@@ -74,8 +74,9 @@ def chart(graph: v.Graph) -> Markup:
     for slot, (series, base) in enumerate(zip(graph.series, bases, strict=True)):
         parts.append(_series(graph, series, slot % 8, (x, _divided(y, base))))
     label = ", ".join(f"{s.series.suite} {s.series.metric}" for s in graph.series[:4])
+    # Its points, changes and failures are links, which an image cannot have in it.
     return markup(
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)} over commits">'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{escape(label)} over commits">'
         f"{''.join(parts)}</svg>"
     )
 

@@ -58,6 +58,15 @@ def test_sglang_names_its_model_where_it_describes_its_server() -> None:
     assert [(r.metric.name, r.metric.gate) for r in records][2] == ("accept_length", False)
 
 
+def test_sglang_tasks_are_told_apart_by_how_they_ran() -> None:
+    """What its benchmarks of tasks append: the same task with another parallelism is another point."""
+    lines = [{"task": "gsm8k", "backend": "srt", "num_gpus": 1, "latency": 9.5 / n, "accuracy": 0.9, "num_requests": 200, "other": {"parallel": n}} for n in (1, 64)]  # fmt: skip
+    records = read("".join(json.dumps(line) + "\n" for line in lines), "llm-serving")
+    assert [(r.metric.name, r.params["task"], r.params["other parallel"]) for r in records] == [
+        ("latency", "gsm8k", 1), ("accuracy", "gsm8k", 1), ("latency", "gsm8k", 64), ("accuracy", "gsm8k", 64),
+    ]  # fmt: skip
+
+
 def test_hud_records_of_version_2() -> None:
     """Fields side by side, of before 2025."""
     entry = {"repo": "o/r", "workflow_id": 1, "head_branch": "main", "name": "llama2", "dtype": "q8", "metric": "model_load_time(ms)", "actual": 286.5, "target": 0.0,

@@ -39,6 +39,7 @@ _GATED = {
     "tokens_per_second",
 }
 _THROUGHPUT = Metric("request_throughput", "requests/s", 1, "rate", "wall")
+_COUNTED = {"completed": "requests", "accept_length": "tokens", "accuracy": "1"}
 _PERCENTILES = ("ttft", "tpot", "itl", "e2el")
 _PERCENTILE = re.compile(r"\d{1,3}(?:\.\d{1,6})?")
 _TIMES = {"avg_latency", "latency", "prefill_latency", "median_decode_latency", "total_latency", "elapsed_time"}
@@ -47,7 +48,7 @@ _PARAMS = (
     "request_rate",
     "burstiness", "max_concurrency", "sharegpt_output_len", "random_input_len", "random_output_len",
     "random_range_ratio",
-    "tensor_parallel_size", "batch_size", "input_len", "output_len", "num_requests", "run_name",
+    "tensor_parallel_size", "batch_size", "input_len", "output_len", "num_requests", "run_name", "task", "num_gpus",
 )  # fmt: skip
 _UNLIMITED = 1e9
 
@@ -62,7 +63,8 @@ def sniff(head: str) -> bool:
     )
     latency = '"avg_latency"' in head and '"percentiles"' in head
     one_batch = '"overall_throughput"' in head and ('"prefill_latency"' in head or '"batch_size"' in head)
-    return latency or one_batch or _TITLE in head or any(key in head for key in keys)
+    task = '"task"' in head and '"num_requests"' in head and '"latency"' in head
+    return latency or one_batch or task or _TITLE in head or any(key in head for key in keys)
 
 
 def parse(document: Document) -> Iterator[Item]:
@@ -161,7 +163,13 @@ def _objects(document: Document, text: str) -> Iterator[tuple[int, Any]]:
 def _run(document: Document, entry: Mapping[str, Any], where: Any) -> Iterator[Item]:
     server = dict_of(entry.get("server_info"))  # of SGLang, which names neither model nor size elsewhere
     entry = {"tensor_parallel_size": server.get("tp_size"), **entry}
-    params = _params(entry)
+    # SGLang's tasks keep what tells their runs apart one level deeper
+    beside = {f"other {k}"[:100]: v for k, v in dict_of(entry.get("other")).items() if isinstance(v, bool | int | str)}
+    small = {
+        k: v if isinstance(v, bool) or (isinstance(v, int) and abs(v) < 2**53) else text_of(v)
+        for k, v in beside.items()
+    }
+    params = _params(entry) | small
     name = text_of(entry.get("model_id") or entry.get("model") or server.get("model_path")) or "llm serving"
     origin = Origin(
         tool="sglang" if "sglang" in text_of(entry.get("backend")) else "vllm",
@@ -204,10 +212,8 @@ def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[Metric, float, tuple[fl
             yield Metric(key, "s", -1, "time", "wall"), value, samples if key == "avg_latency" else ()
         elif key == "duration":
             yield Metric("duration", "s", -1, "time", "wall", gate=False), value, ()
-        elif key == "completed":
-            yield Metric("completed", "requests", 1, "counter", gate=False), value, ()
-        elif key == "accept_length":
-            yield Metric("accept_length", "tokens", 1, "counter", gate=False), value, ()
+        elif key in _COUNTED:
+            yield Metric(key, _COUNTED[key], 1, "counter", gate=False), value, ()
     yield from _percentiles(entry)
     for percentile, raw in dict_of(entry.get("percentiles")).items():
         value = finite(raw)

@@ -7,7 +7,6 @@ of a pool: what it gives back is cheap to send (flat arrays, statistics as text,
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 from array import array
@@ -160,12 +159,7 @@ def begin(tree: asv.Tree) -> None:
     global _TREE, _SHAPES
     _TREE, _SHAPES = tree, Shapes()
     _AXES_KEYS.clear()
-
-
-def begin_in_pool(tree: asv.Tree) -> None:
-    """The same for a process that does nothing else: results have no cycles, and looking for them takes long."""
-    gc.disable()
-    begin(tree)
+    _SENT.clear()
 
 
 def _open(path: str) -> IO[bytes]:

@@ -17,18 +17,44 @@ from pathlib import Path
 from groundspeed.service.errors import Invalid
 from groundspeed.service.repo.git import GitFailed, git
 
+_SURELY_A_TIME = 12
+"""So many digits and more may be beyond what a date can be."""
 FORMAT = "%H%x09%P%x09%at%x09%ct%x09%D%x09%an%x09%s"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCommit:
-    sha: str
-    parents: tuple[str, ...]
-    authored_at: datetime
-    committed_at: datetime
-    tags: tuple[str, ...] = ()
-    author: str = ""
-    title: str = ""
+    """A line of a graph, in its cells: a repository has many commits, and few of them are asked about."""
+
+    cells: Sequence[str]
+
+    @property
+    def sha(self) -> str:
+        return self.cells[0]
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return tuple(self.cells[1].split())
+
+    @property
+    def authored_at(self) -> datetime:
+        return _time(self.cells[2])
+
+    @property
+    def committed_at(self) -> datetime:
+        return _time(self.cells[3])
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return _tags(self.cells[4:5])
+
+    @property
+    def author(self) -> str:
+        return self.cells[5] if len(self.cells) > 6 else ""
+
+    @property
+    def title(self) -> str:
+        return self.cells[6] if len(self.cells) > 6 else ""
 
 
 @dataclass(slots=True)
@@ -110,16 +136,15 @@ def _graph(lines: Sequence[str], origin: str, tip: str = "") -> Graph:
         if not line.strip() or line.startswith("#"):
             continue
         cells = line.split("\t")
+        commits[cells[0]] = commit = GraphCommit(cells)
+        tip = tip or cells[0]
+        if len(cells) > 4 and all(time.isdecimal() and len(time) < _SURELY_A_TIME for time in cells[2:4]):
+            continue
         try:
-            commit = GraphCommit(
-                cells[0], tuple(cells[1].split()), _time(cells[2]), _time(cells[3]), _tags(cells[4:5]),
-                *(cells[5:7] if len(cells) > 6 else ()),
-            )  # fmt: skip
+            _ = commit.parents, commit.authored_at, commit.committed_at
         except (IndexError, ValueError, OverflowError, OSError) as error:
             advice = "Hash, parents, author time, commit time and tags are expected, with tabs between."
             raise Invalid(f"Line {number} of {origin} is no commit ({error}).", advice) from error
-        commits[commit.sha] = commit
-        tip = tip or commit.sha
     if not commits:
         raise Invalid(f"There is no commit in {origin}.", "Is it the right file?")
     return Graph(commits, tip, origin)

@@ -23,7 +23,7 @@ from groundspeed.service.db.types import clean_text, dump_json
 from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.plain import Block, Shape
 from groundspeed.service.formats.prepared import Prepared
-from groundspeed.service.formats.records import Record
+from groundspeed.service.formats.records import Record, Where
 from groundspeed.service.usecases.import_places import Place, Places
 from groundspeed.service.usecases.import_tables import bulk_insert, readable, storable
 
@@ -55,6 +55,8 @@ class _Grid:
     start_with_more: str
     touched: bool = False
     """All its series are known to have news."""
+    failed: dict[tuple[int, str], tuple[str, str, Record]] = field(default_factory=dict)
+    """By a point without a number and its outcome: the key of its runs, its parameters as JSON, and one such record."""
 
 
 @dataclass(slots=True)
@@ -113,8 +115,7 @@ class Writer:
             self._grid_runs.append((row,))
             self._add_results(grid, known, run_id, place)
         if grid.missing:
-            for record in grid.failures():
-                self._add_run(session, [record], known.benchmark, place)
+            self._add_failures(session, grid, known, place)
 
     def _grid(self, session: Session, shape: Shape, tool: str, place: Place) -> _Grid:
         key = (shape.benchmark, shape.version, shape.axes_key, shape.metric.name, tool, place.hardware_id)
@@ -222,21 +223,32 @@ class Writer:
         benchmark = self.places.benchmark(session, first.origin.tool, first.benchmark, first.version)
         self._add_run(session, records, benchmark, place)
 
+    def _add_failures(self, session: Session, grid: Prepared, known: _Grid, place: Place) -> None:
+        if not all(point in known.failed for point in grid.missing):
+            for point, record in zip(grid.missing, grid.failures(), strict=True):
+                known.failed[point] = (*_run_key([record]), record)
+        where = str(Where(grid.where.source, grid.where.line, grid.benchmark))
+        for point in grid.missing:
+            key, params, record = known.failed[point]
+            run_id, run_key, nth = self._run(session, place, key)
+            if run_id:
+                evidence = dump_json({"message": record.reason, "where": where})
+                row = self._run_row(run_id, run_key, nth, known.benchmark, place, _NO_OBJECT, place.started, 0.0)
+                self._runs.append((*row, record.outcome, evidence, params))
+                self.added.failures += 1
+
     def _add_run(self, session: Session, records: Sequence[Record], benchmark: int, place: Place) -> None:
-        first = records[0]
-        content = [(r.metric.name, r.value, r.samples, r.outcome, r.reason) for r in records]
-        params = storable(first.params)
-        name = f"{first.benchmark}({readable(params)})" if params else first.benchmark
-        digest = digest_of(repr(content).encode(), dump_json(params), first.version)
-        run_id, run_key, nth = self._run(session, place, _key(name) + digest)
+        key, params = _run_key(records)
+        run_id, run_key, nth = self._run(session, place, key)
         if not run_id:
             return
+        first = records[0]
         worst = next((r for r in records if r.outcome != "ok"), first)
         evidence = {"message": worst.reason, "where": str(worst.where)} if worst.reason else {}
         summary = {r.metric.name: dict(r.summary) for r in records if r.summary}
         facts = dump_json({"summary": summary} if summary else {})
         row = self._run_row(run_id, run_key, nth, benchmark, place, facts, place.started, 0.0)
-        self._runs.append((*row, worst.outcome, dump_json(evidence), dump_json(params)))
+        self._runs.append((*row, worst.outcome, dump_json(evidence), params))
         if worst.outcome != "ok":
             self.added.failures += 1
         for record in records:
@@ -337,6 +349,16 @@ class Writer:
             rows = [{"series_id": one, "revision_id": at, "created_at": now} for one in some for at in places]
             session.execute(insert(core(SeriesMark)), rows)
         return series
+
+
+def _run_key(records: Sequence[Record]) -> tuple[str, str]:
+    """Of records of one run: its key, and its parameters as JSON."""
+    first = records[0]
+    content = [(r.metric.name, r.value, r.samples, r.outcome, r.reason) for r in records]
+    params = storable(first.params)
+    text_of_params = dump_json(params)
+    name = f"{first.benchmark}({readable(params)})" if params else first.benchmark
+    return _key(name) + digest_of(repr(content).encode(), text_of_params, first.version), text_of_params
 
 
 def _key(name: str) -> str:

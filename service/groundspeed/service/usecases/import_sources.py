@@ -4,7 +4,6 @@ first.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tarfile
 import tempfile
@@ -22,6 +21,7 @@ from groundspeed.service.formats import asv, prepared
 from groundspeed.service.formats.prepared import Ready, Sent
 from groundspeed.service.formats.records import Refused
 from groundspeed.service.formats.source import Document
+from groundspeed.service.usecases import children
 
 MAX_UNPACKED_BYTES = 20 * 1024**3
 MAX_FILES = 1_000_000
@@ -193,8 +193,7 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         for path, name in source.files:
             yield prepared.read_file(str(path), name)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(wanted, context, initializer=prepared.begin_in_pool, initargs=(source.tree,)) as pool:
+    with ProcessPoolExecutor(wanted, children.context(), _begin, (source.tree,)) as pool:
         receiver, ahead, waiting = prepared.Receiver(), deque[tuple[Future[Sent], int]](), 0
         for path, name in source.files:
             size = path.stat().st_size
@@ -208,6 +207,12 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         while ahead:
             sent = ahead.popleft()[0].result()
             yield receiver.items(sent), sent.refused
+
+
+def _begin(tree: asv.Tree) -> None:
+    """In a process that reads: results have no cycles, and looking for them would take long."""
+    children.settle()
+    prepared.begin(tree)
 
 
 def _check_size(path: Path, sizes: Iterator[int]) -> None:

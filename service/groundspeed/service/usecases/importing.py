@@ -197,11 +197,11 @@ class Importer:
         items = self._items(sources)
         exhausted, first = False, True
         while not exhausted:
-            with self.db.transaction() as session:
+            with self.db.first_of_many() if first else self.db.transaction() as session:
                 _tune(session)
                 self.writer.begin(session)
                 if first:
-                    self.writer.places.remember(session)
+                    self._look_ahead(session)
                 first = False
                 with without_index(session) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
@@ -209,6 +209,11 @@ class Importer:
                         self.writer.flush(session, ordered=not fresh)
                 self._finish_batch(session)
             gc.collect(1)
+
+    def _look_ahead(self, session: Session) -> None:
+        """Everything that is written next is of a project and a request that are there, and of what is seen here."""
+        session.get_one(Request, self.writer.places.request_id)
+        self.writer.places.remember(session)
 
     def few(self, session: Session, document: Document, now: datetime) -> None:
         """All of one small document in one transaction, looking up only what it needs."""

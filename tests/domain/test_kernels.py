@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundspeed.service.domain.kernels.difference import Difference, Kernel, Table, difference
@@ -146,6 +146,7 @@ def test_a_long_name_keeps_its_end_by_which_variants_differ() -> None:
     assert names[f"{stem}_a"].endswith("_a")
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=200) | st.text("_ZNILE09<>():, ab", max_size=400), max_size=6))
 def test_any_name_becomes_short_and_stays_apart(names: list[str]) -> None:
     found = short_names(names)

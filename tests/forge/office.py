@@ -121,6 +121,13 @@ class Office:
     def tell(self, pull: Pull, action: str = "opened", **more: Any) -> f.Delivery:
         return self.hear("pull_request", self.github.pull_event(self.repo, pull, action, **more))
 
+    def write(self, pull: Pull, words: str, author: str = MAINTAINER) -> dict[str, Any]:
+        """A comment that nobody has told us of; the event that would have."""
+        self.github.now = self.now
+        event = self.github.comment_event(self.repo, pull, words, author)
+        self.github.now = None
+        return event
+
     def say(self, pull: Pull, words: str, author: str = MAINTAINER) -> list[str]:
         """A comment with a command, carried out; the reactions to it."""
         event = self.github.comment_event(self.repo, pull, words, author)

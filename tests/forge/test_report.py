@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -74,6 +74,7 @@ def test_nothing_compared_reads_unlike_no_change() -> None:
     assert headline(done(SAME)).startswith("No change seen")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3000), st.text(max_size=300))
 def test_the_comment_stays_under_the_limit_and_counts_what_it_leaves_out(count: int, name: str) -> None:
     rows = tuple(

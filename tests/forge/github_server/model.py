@@ -41,6 +41,8 @@ class Repo:
     permissions: dict[str, str] = field(default_factory=dict)
     """Role by user; others have read."""
     comments: dict[int, dict[str, Any]] = field(default_factory=dict)
+    said: list[dict[str, Any]] = field(default_factory=list)
+    """Comments of people, oldest first."""
     reactions: dict[int, list[str]] = field(default_factory=dict)
     checks: dict[int, dict[str, Any]] = field(default_factory=dict)
     check_log: list[tuple[int, str, str | None, str]] = field(default_factory=list)

@@ -216,6 +216,17 @@ def _too_long(call: Call) -> Answer | None:
     return None
 
 
+@route("GET", "/repos/{owner}/{repo}/issues/comments")
+def all_comments(call: Call) -> Answer:
+    if call.github.hides_comments:
+        return 403, {"message": "Resource not accessible by integration"}
+    ours = [{"updated_at": one["created_at"], **one} for one in call.repo.comments.values()]
+    found = [one for one in (*call.repo.said, *ours) if one["updated_at"] >= call.query.get("since", "")]
+    place = f"{call.github.url}/repos/{call.repo.full_name}/issues"
+    found.sort(key=lambda one: (one["updated_at"], one["id"]))
+    return 200, [one | {"issue_url": f"{place}/{one['number']}"} for one in found]
+
+
 @route("GET", "/repos/{owner}/{repo}/issues/{number}/comments")
 def comments(call: Call) -> Answer:
     number = int(call.found["number"])

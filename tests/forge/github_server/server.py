@@ -92,6 +92,9 @@ class FakeGitHub:
     hook_url: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     url: str = ""
+    now: datetime | None = None
+    """By which comments are dated; None: the clock."""
+    hides_comments: bool = False
     _ids: int = 1000
 
     def next_id(self) -> int:
@@ -126,6 +129,8 @@ class FakeGitHub:
         with self.lock:
             comment = {"id": self.next_id(), "body": body, "user": {"login": author, "type": "User"}}
             comment["author_association"] = "NONE"
+            comment |= {"created_at": stamp(self.now), "updated_at": stamp(self.now), "number": pull.number}
+            repo.said.append(comment)
             repo.reactions.setdefault(comment["id"], [])
         issue = {"number": pull.number, "pull_request": {"url": "x"}}
         return self.payload(repo, "created", issue=issue, comment=comment)

@@ -41,6 +41,8 @@ class ForgeRepository(SQLModel, table=True):
     default_branch: str = ""
     state: str = "active"  # active, suspended, removed
     reconciled_at: datetime | None = time_or_none()
+    comments_at: str = ""
+    """The forge's own time up to which comments were read for commands that no delivery told; empty: not yet."""
     quiet_until: datetime | None = time_or_none()
     """The forge asked for patience, or does not answer: nothing is asked of it for this repository before."""
 

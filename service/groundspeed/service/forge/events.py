@@ -127,15 +127,22 @@ def _issue_comment(payload: Fields) -> Event:
     issue, comment = payload.inner("issue"), payload.inner("comment")
     if not issue.has("pull_request"):
         return Ignored("comment on an issue that is no pull request")
+    return read_comment(comment, _own(payload), _pull_number(issue))
+
+
+def read_comment(comment: Fields, repository: Repository, number: int) -> Commented:
+    """A comment as events and lists describe it. Raises :class:`Malformed`."""
     user = comment.inner_or_none("user")
     return Commented(
-        repository=_own(payload),
-        number=_pull_number(issue),
+        repository=repository,
+        number=number,
         comment_id=comment.number("id"),
         author=_login(comment),
         author_is_bot=user is not None and user.text("type", "User") == "Bot",
         association=comment.text("author_association", "NONE"),
         body=comment.text("body", ""),
+        created_at=comment.text("created_at", ""),
+        updated_at=comment.text("updated_at", ""),
     )
 
 

@@ -6,11 +6,12 @@ owner, and checks (which only Apps may write) become commit statuses.
 
 from __future__ import annotations
 
+import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -25,7 +26,7 @@ from githubkit.exception import (
     RequestFailed,
 )
 
-from groundspeed.service.domain.pulls.events import Malformed, PullRequest, Repository
+from groundspeed.service.domain.pulls.events import Commented, Malformed, PullRequest, Repository
 from groundspeed.service.domain.pulls.forge import (
     Cause,
     Check,
@@ -38,9 +39,12 @@ from groundspeed.service.domain.pulls.forge import (
 from groundspeed.service.domain.pulls.report import Report
 from groundspeed.service.forge import render
 from groundspeed.service.forge.escape import visible
-from groundspeed.service.forge.events import read_pull, read_repository
+from groundspeed.service.forge.events import read_comment, read_pull, read_repository
 from groundspeed.service.forge.fields import Fields
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_ISSUE = re.compile(r"/issues/(\d{1,12})$")
 _API_VERSION = "2022-11-28"
 _TIMEOUT_S = 20.0
 _PAGE = 100
@@ -111,6 +115,15 @@ class GitHubForge:
     def open_pulls(self, repository: str) -> Iterator[PullRequest]:
         for pull in self._pages(repository, f"/repos/{repository}/pulls", {"state": "open", "sort": "created"}):
             yield _pull(pull)
+
+    def comments_since(self, repository: str, since: str) -> Iterator[Commented]:
+        query = {"since": since, "sort": "updated", "direction": "asc"}
+        own: Repository | None = None
+        for row in self._pages(repository, f"/repos/{repository}/issues/comments", query):
+            own = own or self.repository(repository)
+            number = _ISSUE.search(str(row.get("issue_url") or ""))
+            if number is not None:
+                yield _understood(read_comment, Fields(row, "comment"), own, int(number[1]))
 
     def create_check(self, repository: str, check: Check) -> int:
         if not self.is_app:
@@ -322,9 +335,13 @@ def _sent(
 
 def _pull(row: Mapping[str, Any]) -> PullRequest:
     """A pull request of the API, whose base holds the repository. Raises :class:`ForgeRefused` when it cannot be."""
+    return _understood(lambda pull: read_pull(pull, read_repository(pull.inner("base").inner("repo")), "updated"),
+                       Fields(row, "pull_request"))  # fmt: skip
+
+
+def _understood(read: Callable[P, T], *parts: P.args, **more: P.kwargs) -> T:
     try:
-        fields = Fields(row, "pull_request")
-        return read_pull(fields, read_repository(fields.inner("base").inner("repo")), "updated")
+        return read(*parts, **more)
     except Malformed as error:
         raise ForgeRefused(f"GitHub's answer is not understood: {error}", httpx.codes.OK) from error
 

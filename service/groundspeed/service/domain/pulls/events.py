@@ -90,6 +90,10 @@ class Commented:
     author_is_bot: bool
     association: str
     body: str
+    created_at: str = ""
+    """By the forge's clock."""
+    updated_at: str = ""
+    """Later than ``created_at``: somebody has changed its words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from groundspeed.service.domain.pulls.events import PullRequest, Repository
+from groundspeed.service.domain.pulls.events import Commented, PullRequest, Repository
 from groundspeed.service.domain.pulls.report import Conclusion, Report
 
 Permission = Literal["none", "read", "triage", "write", "maintain", "admin"]
@@ -112,6 +112,9 @@ class Forge(Protocol):
 
     def open_pulls(self, repository: str) -> Iterator[PullRequest]:
         """All open pull requests, over all pages."""
+
+    def comments_since(self, repository: str, since: str) -> Iterator[Commented]:
+        """Comments, on pull requests and on plain issues, written or changed since a time; the oldest change first."""
 
     def create_check(self, repository: str, check: Check) -> int:
         """Returns the check's id; 0 where the forge has checks without one."""

@@ -58,7 +58,7 @@ def _of_project(
         case e.PullRequest():
             effect = pull(session, repository, event, now, guid)
         case e.Commented():
-            effect = _commented(session, repository, event, now)
+            effect = commented(session, repository, event, now)
         case e.MergeGroup():
             effect = _queued(session, repository, event, now)
         case e.CheckAsked():
@@ -188,7 +188,10 @@ def differs(row: PullRequest | None, event: e.PullRequest) -> bool:
 # --- what people ask -------------------------------------------------------------------------------------------------
 
 
-def _commented(session: Session, repository: ForgeRepository, event: e.Commented, now: datetime) -> Effect:
+def commented(
+    session: Session, repository: ForgeRepository, event: e.Commented, now: datetime, *, late: bool = False
+) -> Effect:
+    """A comment's command, once. ``late``: no delivery told of it, and what it means may have changed since."""
     if event.author_is_bot:
         return "ignored", "comment of a program"
     command = read_command(event.body)
@@ -200,10 +203,16 @@ def _commented(session: Session, repository: ForgeRepository, event: e.Commented
     else:
         fields = ("verb", "suite", "pool", "against", "reason", "sha")
         said |= {name: getattr(command, name) for name in fields}
-    found = find(session, repository, event.number)
-    key = f"comment:{repository.forge_id}:{event.comment_id}"
+    if late:
+        said["written_at"] = event.created_at
+    found, key = find(session, repository, event.number), comment_key(repository, event)
     outgoing.want(session, repository, "command", key, said, now, pull_id=found.id if found else None)
     return "done", f"command {said['verb']}"
+
+
+def comment_key(repository: ForgeRepository, event: e.Commented) -> str:
+    """By which a comment's command is done once, however it became known."""
+    return f"comment:{repository.forge_id}:{event.comment_id}"
 
 
 def _check_asked(

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
-from groundspeed.service.db.tables import AuditEntry, Project
+from groundspeed.service.db.tables import AuditEntry, Project, Request
 from groundspeed.service.domain.pulls.events import PullRequest as Told
 from groundspeed.service.domain.pulls.forge import ForgeRefused, Permission, Reaction, Reply
 from groundspeed.service.domain.pulls.rules import MAINTAINERS, untrusted
@@ -169,7 +169,9 @@ def _approve(desk: Desk, claimed: Claim, asked: Asked) -> Outcome:
     head = asked.now_at.head_sha
     with desk.database.transaction() as session:
         pull = _pull(session, asked.pull_id)
-        named = str(asked.said.get("sha") or pull.told.get("asked") or "")
+        # Of a word that came late nobody knows which commit it was about.
+        meant = "" if "written_at" in asked.said else pull.told.get("asked")
+        named = str(asked.said.get("sha") or meant or "")
         if not named:
             words = "Name the commit that you have read: {}."
             return Outcome(ok=False, reply=Reply(words, (f"/groundspeed approve {head[:12]}",)))
@@ -197,12 +199,25 @@ def _accept(desk: Desk, claimed: Claim, asked: Asked) -> Outcome:
             return Outcome(ok=False, reply=Reply("There is no regression to accept at {}.", (pull.head_sha[:12],)))
         if asked.said.get("sha") and asked.said["sha"] != pull.head_sha:
             return Outcome(ok=False, reply=Reply("The head is {} by now: look at its verdict.", (pull.head_sha[:12],)))
+        if "written_at" in asked.said and not _seen_by_then(session, pull, str(asked.said["written_at"])):
+            words = "The verdict at {} came after this was written: look at it, then say it again."
+            return Outcome(ok=False, reply=Reply(words, (pull.head_sha[:12],)))
         pull.accepted_sha, pull.accepted_by = pull.head_sha, asked.actor
         pull.accepted_reason = (str(asked.said.get("reason") or "") or "accepted by the button")[:500]
         session.add(pull)
         _audit(session, claimed, asked.actor, "accept", pull, asked.at)
         outgoing.answer(session, repository, asked.pull_id, asked.at)
     return Outcome(ok=True)
+
+
+def _seen_by_then(session: Session, pull: PullRequest, written_at: str) -> bool:
+    """Whether the verdict of today stood already when the comment was written, by clocks that may differ a little."""
+    request = session.get(Request, pull.request_id) if pull.request_id else None
+    try:
+        written = datetime.fromisoformat(written_at)
+    except ValueError:
+        return False
+    return request is not None and request.finished_at is not None and request.finished_at <= written
 
 
 def _run(desk: Desk, claimed: Claim, asked: Asked) -> Outcome:

@@ -6,7 +6,7 @@ The branch's head is looked at by the watch of the project. So a lost delivery d
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import or_, select
 from sqlmodel import col
@@ -16,8 +16,9 @@ from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 from groundspeed.service.domain.pulls.events import PullRequest as Told
 from groundspeed.service.domain.pulls.forge import ForgeRefused, ForgeUnavailable
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.pulls import apply, outgoing
+from groundspeed.service.usecases.pulls import apply, missed, outgoing
 from groundspeed.service.usecases.pulls.outgoing import Desk
+from groundspeed.service.usecases.pulls.topics import stamp
 
 log = logging.getLogger(__name__)
 FRESH = timedelta(days=1)
@@ -48,7 +49,8 @@ def reconcile(desk: Desk, repository_id: int, now: datetime) -> int:
         first = repository.reconciled_at is None
         old = stamp(now - FRESH) if first else ""
         changed = sum(_compare(desk, repository_id, one, now, note_only=one.updated_at < old) for one in told)
-        return changed + _closed(desk, repository, {one.number for one in told}, now)
+        changed += _closed(desk, repository, {one.number for one in told}, now)
+        return changed + missed.comments(desk, repository, now)
     except ForgeUnavailable as error:
         pause = max(desk.patience.backoff_s, error.retry_after_s)
         outgoing.hush(desk.database, repository_id, now + timedelta(seconds=pause))
@@ -89,11 +91,6 @@ def _gone(desk: Desk, repository_id: int) -> None:
         row = session.get_one(ForgeRepository, repository_id)
         row.state = "removed"
         session.add(row)
-
-
-def stamp(at: datetime) -> str:
-    """A time as forges write it; such texts sort as their times do."""
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _compare(desk: Desk, repository_id: int, told: Told, now: datetime, *, note_only: bool = False) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 DELIVERY = "groundspeed.control.delivery"
 PULL = "groundspeed.control.pull"
@@ -12,6 +12,11 @@ WATCH = "groundspeed.control.watch"
 
 LEFT_BEHIND = timedelta(seconds=5)
 """What a lost message should have brought is looked for after so long."""
+
+
+def stamp(at: datetime) -> str:
+    """A time as forges write it; such texts sort as their times do."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,10 @@ def status(data: context.DataOption = None, json: context.JsonOption = False) ->
         show_json({"running": facts, "pulse": seen, "nodes": found})
         return
     out = console()
-    out.print(f"running at {facts.get('url', '?')}" if facts else "not running on this folder")
+    if settings.database_url:
+        out.print(f"on the database of {settings.base_url}")
+    else:
+        out.print(f"running at {facts.get('url', '?')}" if facts else f"not running on {settings.data_dir}")
     rows = [(f"jobs {state}", str(n)) for state, n in sorted(seen.jobs.items())]
     rows += [(f"waiting for pool {pool}", str(n)) for pool, n in sorted(seen.waiting.items())]
     rows += [(f"slots of pool {pool}", str(n)) for pool, n in sorted(seen.slots.items())]

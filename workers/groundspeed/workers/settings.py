@@ -60,7 +60,7 @@ class WorkerSettings(BaseSettings):
     token_file: Path | None = None
     """File that holds the token instead; read again when the service refuses the old one, so that it can be rotated."""
     node: Annotated[str, Field(min_length=1, max_length=200)] = Field(default_factory=socket.gethostname)
-    """This machine's name in the service; unique among its nodes."""
+    """This machine's name in the service, unique among its nodes; not set: its host name."""
     pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] = "default"
     """Group of nodes that share a queue."""
     address: str = ""

@@ -65,7 +65,8 @@ class Principal:
         """Raises :class:`Forbidden` when this worker's token is for another node."""
         if self.node is not None and self.node != node:
             raise Forbidden(
-                f"This token is for node {self.node!r}, not {node!r}.", "Give each node a token of its own."
+                f"This token is for node {self.node!r}, not {node!r}.",
+                "Give each node a token of its own, or this one its name with GROUNDSPEED_WORKER_NODE.",
             )
 
     def require_project(self, slug: str) -> None:

@@ -2,7 +2,7 @@
 
 import { h } from "./dom";
 import { interval, minute, params, percent, quantity, verdictClass } from "./format";
-import { load, type Graph } from "./model";
+import { load, short, type Graph } from "./model";
 import type { Near } from "./plot";
 
 interface RunFacts { conditions: Record<string, unknown>; device: string; run: { node: string; outcome: string } }
@@ -55,7 +55,7 @@ export class Card {
     const sha = graph.revisions.sha[r] ?? "", base = `/projects/${graph.project.slug}`;
     const low = p.low[index], high = p.high[index], value = p.value[index];
     const spread = low != null && high != null && high > low ? ` (${quantity(low, series.series.unit)} to ${quantity(high, series.series.unit)})` : "";
-    const change = series.changes.find((c) => c.after.sha === sha);
+    const change = series.changes.find((c) => short(c.after.sha) === short(sha));
     const rest = h("p", { class: "faint" });
     this.element.className = `hover-card s${line.place % 8}`;
     this.element.replaceChildren(

@@ -9,7 +9,8 @@ import { copier, png } from "./keep";
 import { help, listen } from "./keys";
 import { layout, place, type Layout, type Line } from "./layout";
 import { over, under, type Cloud } from "./marks";
-import { load, type Graph, type SeriesRef } from "./model";
+import { load, short, type Graph, type SeriesRef } from "./model";
+import { unpacked } from "./packed";
 import { joined, make, nearest, zoom, type Near } from "./plot";
 import { read, write, type State, type XMode } from "./state";
 
@@ -222,8 +223,8 @@ class GraphPage {
   }
 
   private pin(sha: string): void {
-    const short = sha.slice(0, 12);
-    const pins = this.state.pins.includes(short) ? this.state.pins.filter((p) => p !== short) : [...this.state.pins, short].slice(-2);
+    const one = short(sha);
+    const pins = this.state.pins.includes(one) ? this.state.pins.filter((p) => p !== one) : [...this.state.pins, one].slice(-2);
     this.card.close();
     this.set({ pins });
   }
@@ -297,10 +298,10 @@ class GraphPage {
     const range = from !== null && x === "commit" ? `?from=${Math.max(0, from)}&to=${Math.max(0, to ?? 0)}` : "";
     for (const { series } of this.graph.series.slice(0, 8)) {
       const found = await load<{ revision: string[]; value: (number | null)[]; state: string[] }>(`/api/v1/projects/${this.graph.project.slug}/series/${series.id}/samples${range}`);
-      const xs = new Map(this.graph.revisions.sha.map((sha, i) => [sha, this.layout.xOf(i)]));
+      const xs = new Map(this.graph.revisions.sha.map((sha, i) => [short(sha), this.layout.xOf(i)]));
       const cloud: Cloud = { x: [], y: [], used: [] };
       found.value.forEach((value, i) => {
-        const at = xs.get(found.revision[i] ?? "");
+        const at = xs.get(short(found.revision[i] ?? ""));
         if (value === null || at == null) return;
         cloud.x.push(at);
         cloud.y.push(value);
@@ -391,7 +392,7 @@ export function start(): void {
   const root = one<HTMLElement>("[data-graph]"), data = one<HTMLScriptElement>("#data");
   const plot = root && one<HTMLElement>("[data-plot]", root), legend = root && one<HTMLElement>("[data-legend]", root);
   const toolbar = root && one<HTMLElement>("[data-toolbar]", root);
-  if (root && data && plot && legend && toolbar) new GraphPage(JSON.parse(data.textContent ?? "{}") as Graph, root, plot, legend, toolbar);
+  if (root && data && plot && legend && toolbar) new GraphPage(unpacked(data.textContent ?? "{}"), root, plot, legend, toolbar);
 }
 
 export { joined };

@@ -1,6 +1,6 @@
 /** From the model to columns that a plot can draw: x of each point by mode, values absolute or relative. */
 
-import type { Graph, GraphSeries } from "./model";
+import { short, type Graph, type GraphSeries } from "./model";
 import type { State, XMode } from "./state";
 
 /** So many commits without a point, and so many times the usual step, are a gap. */
@@ -94,7 +94,7 @@ export function place(state: State, id: number): number {
 function reference(graph: Graph, state: State, series: GraphSeries): number {
   const p = series.points;
   if (state.ref) {
-    const i = p.revision.findIndex((r) => graph.revisions.sha[r]?.startsWith(state.ref));
+    const i = p.revision.findIndex((r) => graph.revisions.sha[r]?.startsWith(short(state.ref)));
     const value = p.value[i];
     if (value) return value;
   }

@@ -3,7 +3,7 @@
 import type uPlot from "uplot";
 import { cssColour } from "./dom";
 import type { Layout, Line } from "./layout";
-import type { Graph } from "./model";
+import { short, type Graph } from "./model";
 import type { State } from "./state";
 
 /** Of a line with more points than this only the line is drawn, and of all lines where they have twice as many. */
@@ -78,8 +78,8 @@ const known = new WeakMap<string[], Map<string, number>>();
 function at(graph: Graph, layout: Layout, sha: string): number | null {
   const { sha: shas } = graph.revisions;
   let places = known.get(shas);
-  if (!places) known.set(shas, (places = new Map(shas.map((one, i) => [one, i]))));
-  const i = places.get(sha);
+  if (!places) known.set(shas, (places = new Map(shas.map((one, i) => [short(one), i]))));
+  const i = places.get(short(sha));
   return i === undefined ? null : layout.xOf(i);
 }
 
@@ -259,7 +259,7 @@ function changes(u: uPlot, graph: Graph, layout: Layout, state: State): void {
 function pins(u: uPlot, graph: Graph, layout: Layout, state: State): void {
   const { ctx } = u, ratio = devicePixelRatio || 1;
   state.pins.forEach((sha, i) => {
-    const found = graph.revisions.sha.findIndex((full) => full.startsWith(sha));
+    const found = graph.revisions.sha.findIndex((full) => full.startsWith(short(sha)));
     const value = found < 0 ? null : layout.xOf(found);
     if (value === null) return;
     const x = Math.round(u.valToPos(value, "x", true));

@@ -18,13 +18,18 @@ export interface GraphSeries {
   series: SeriesRef; points: Points; total: number; segments: { first: number; last: number; level: number }[];
   changes: Change[]; failures: { revision: number; outcome: string; run: number }[];
 }
-export interface Revisions { id: number[]; sha: string[]; position: number[]; at: number[]; author: string[]; title: string[] }
+export interface Revisions { sha: string[]; position: number[]; at: number[]; author: string[]; title: string[] }
 export interface EventMark { id: number; kind: string; title: string; body: string; revision: number | null; at: string }
 export interface Graph {
   project: { slug: string; name: string }; series: GraphSeries[]; revisions: Revisions; environments: EnvironmentRef[];
   events: EventMark[]; siblings: SeriesRef[];
 }
 export interface Hit { kind: string; title: string; detail: string; url: string }
+
+/** So many characters of a commit's hash are sent with a page, kept in its address, and compared. */
+export function short(sha: string): string {
+  return sha.slice(0, 12);
+}
 
 /** Fetches JSON of this service; an error says what the service said. */
 export async function load<T>(url: string): Promise<T> {

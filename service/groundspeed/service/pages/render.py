@@ -9,10 +9,11 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
+from pydantic_core import to_json
 
-from groundspeed.service.pages import formats, small, svg
+from groundspeed.service.pages import formats, packed, small, svg
 from groundspeed.service.pages.assets import Assets, web_root
-from groundspeed.service.wire.views import View
+from groundspeed.service.wire.views import Graph, View
 
 THEMES = ("auto", "light", "dark")
 ROWS = 150
@@ -50,7 +51,6 @@ def environment() -> Environment:
         duration=formats.duration,
         digits=formats.digits,
         url=lambda text: quote(str(text), safe=""),
-        json=_json,
     )
     env.globals.update(
         verdict_class=formats.verdict_class,
@@ -60,6 +60,7 @@ def environment() -> Environment:
         conditions_chart=small.conditions_chart,
         samples=small.samples,
         chart=svg.chart,
+        data_block=_data_block,
         asset=assets().url,
         shared=assets().shared,
         style=assets().style,
@@ -99,8 +100,8 @@ def heat(ratio: float | None, direction: int) -> str:
     return f"{'good' if good else 'bad' if direction else 'off'}{step}"
 
 
-def _json(model: View) -> Markup:
-    """A model as the content of a data block: no character in it can end the block or begin a comment."""
-    text = model.model_dump_json()
+def _data_block(graph: Graph, *, whole: bool) -> Markup:
+    """A graph as the content of a data block: no character in it can end the block or begin a comment."""
+    text = to_json(packed.packed(graph, whole=whole), inf_nan_mode="null").decode()
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(safe.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))  # noqa: S704 - escaped just above

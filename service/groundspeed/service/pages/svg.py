@@ -14,7 +14,8 @@ from groundspeed.service.wire import views as v
 
 WIDTH, HEIGHT = 960, 340
 LEFT, RIGHT, TOP, BOTTOM = 74, 12, 14, 36
-DRAWN_POINTS = 600
+DRAWN_POINTS, DRAWN_TOGETHER = 600, 2400
+"""Of one series and of all: lines that cross each other show no more than that."""
 LINKED_POINTS = 400
 """Up to so many points each is a link of its own; beyond, the table below holds the links."""
 
@@ -167,7 +168,7 @@ def _series(graph: v.Graph, series: v.GraphSeries, slot: int, scales: tuple[Scal
     points, positions = series.points, graph.revisions.position
     known = [(positions[r], value) for r, value in zip(points.revision, points.value, strict=True) if value is not None]
     # Extremes stay: a picture shows no more than two values in one of its columns.
-    drawn = thin([value for _, value in known], set(), DRAWN_POINTS)
+    drawn = thin([value for _, value in known], set(), min(DRAWN_POINTS, DRAWN_TOGETHER // len(graph.series)))
     at = [(x(known[i][0]), y(known[i][1])) for i in drawn]
     band = _band(series, positions, scales) if len(known) == len(drawn) else ""
     line = "".join(f"{'L' if i else 'M'}{number(px)} {number(py)}" for i, (px, py) in enumerate(at))

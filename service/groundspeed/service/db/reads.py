@@ -1,12 +1,16 @@
-"""Queries that pages ask, named by the question they answer. They only read, and none of them analyses anything."""
+"""Queries that pages ask, named by the question they answer. They only read, and none of them analyses anything.
+
+What most pages ask is a statement that is made once: making it anew costs more than a small answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Row, String, and_, cast, func, or_, select
+from sqlalchemy import Integer, Row, String, and_, bindparam, cast, func, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
@@ -16,16 +20,16 @@ OPEN_STATES = ("new", "acknowledged", "in-progress")
 """Regressions that somebody still has to look at."""
 
 
-def fetch(session: Session, query: Any) -> Sequence[Row[Any]]:
+def fetch(session: Session, query: Any, **values: Any) -> Sequence[Row[Any]]:
     """Rows of columns, without what the object mapper would do for each (a third of the time of a large read)."""
-    return session.connection().execute(query).all()
+    return session.connection().execute(query, values).all()
 
 
-def fetch_plain(session: Session, query: Any) -> Sequence[tuple[Any, ...]]:
+def fetch_plain(session: Session, query: Any, **values: Any) -> Sequence[tuple[Any, ...]]:
     """Rows of numbers and words as the driver gives them: of thousands, making each a row of SQLAlchemy's costs as much
     as reading it.
     """
-    result = session.connection().execute(query)
+    result = session.connection().execute(query, values)
     rows: Sequence[tuple[Any, ...]] = result.cursor.fetchall()
     result.close()
     return rows
@@ -39,8 +43,11 @@ def projects(session: Session) -> Sequence[t.Project]:
     return session.execute(select(t.Project).order_by(col(t.Project.name))).scalars().all()
 
 
+_PROJECT = select(t.Project).where(col(t.Project.slug) == bindparam("slug"))
+
+
 def project_by_slug(session: Session, slug: str) -> t.Project | None:
-    return session.execute(select(t.Project).where(col(t.Project.slug) == slug)).scalars().first()
+    return session.execute(_PROJECT, {"slug": slug}).scalars().first()
 
 
 def project_by_id(session: Session, id_: int) -> t.Project | None:
@@ -96,12 +103,11 @@ def revision_by_sha(session: Session, project_id: int, sha: str) -> t.Revision |
     return found[0] if len(found) == 1 else None
 
 
+_REVISIONS = select(t.Revision).where(one_of(col(t.Revision.id), among("ids")))
+
+
 def revisions_by_id(session: Session, ids: Collection[int]) -> dict[int, t.Revision]:
-    out: dict[int, t.Revision] = {}
-    for part in in_parts(ids):
-        for row in session.execute(select(t.Revision).where(col(t.Revision.id).in_(part))).scalars():
-            out[row.id or 0] = row
-    return out
+    return {row.id or 0: row for row in session.execute(_REVISIONS, {"ids": list(ids)}).scalars()}
 
 
 def newest_revisions(session: Session, project_id: int, limit: int, before: int | None = None) -> Sequence[t.Revision]:
@@ -130,33 +136,42 @@ def revisions_between(session: Session, project_id: int, low: int, high: int, li
     )
 
 
+_HERE = col(t.Revision.project_id) == bindparam("project")
+_BETWEEN = col(t.Revision.position).between(bindparam("low"), bindparam("high"))
+_PLACES = select(col(t.Revision.id), col(t.Revision.position)).where(_HERE, _BETWEEN)
+
+
 def places(session: Session, project_id: int, low: int, high: int) -> dict[int, int]:
     """Positions of the commits between two, by their id."""
-    r = t.Revision
-    query = select(col(r.id), col(r.position)).where(col(r.project_id) == project_id)
-    return dict(fetch_plain(session, query.where(col(r.position).between(low, high))))
+    return dict(fetch_plain(session, _PLACES, project=project_id, low=low, high=high))
 
 
 def revision_columns(session: Session, project_id: int, positions: Collection[int]) -> Sequence[tuple[Any, ...]]:
     """(id, sha, position, seconds of its commit, author, 120 characters of its title) of the commits at these
     positions, oldest first.
     """
-    r = t.Revision
-    at, title = epoch_seconds(session, col(r.committed_at)), func.substr(col(r.title), 1, 120)
-    query = select(col(r.id), col(r.sha), col(r.position), at, col(r.author), title)
-    query = query.where(col(r.project_id) == project_id).order_by(col(r.position))
     low, high = min(positions), max(positions)
+    listed, ranged = _revision_columns(session.get_bind().dialect.name)
     if 5 * len(positions) < 4 * (high - low):
-        chosen = query.where(one_of(col(r.position), among("positions")))
-        return fetch_plain(session, chosen.params(positions=sorted(positions)))
+        return fetch_plain(session, listed, project=project_id, positions=sorted(positions))
     # Nearly all of a range are read in one go; of a list each would be looked up.
-    found = fetch_plain(session, query.where(col(r.position).between(low, high)))
+    found = fetch_plain(session, ranged, project=project_id, low=low, high=high)
     return [row for row in found if row[2] in positions]
 
 
-def epoch_seconds(session: Session, time: Any) -> Any:
+@cache
+def _revision_columns(dialect: str) -> tuple[Any, Any]:
+    """The statement for a list of positions, and for those between two."""
+    r = t.Revision
+    at, title = epoch_seconds(dialect, col(r.committed_at)), func.substr(col(r.title), 1, 120)
+    query = select(col(r.id), col(r.sha), col(r.position), at, col(r.author), title)
+    query = query.where(_HERE).order_by(col(r.position))
+    return query.where(one_of(col(r.position), among("positions"))), query.where(_BETWEEN)
+
+
+def epoch_seconds(dialect: str, time: Any) -> Any:
     """Whole seconds since the epoch, made by the database: a date object for each of thousands of rows costs more."""
-    if session.get_bind().dialect.name == "sqlite":
+    if dialect == "sqlite":
         return cast(func.strftime("%s", time, type_=String), Integer)
     return cast(func.floor(func.extract("epoch", time)), Integer)
 
@@ -169,12 +184,13 @@ def revisions_at(session: Session, project_id: int, positions: Collection[int]) 
     return {row.position: row for row in rows if row.position is not None}
 
 
+_TIP = select(func.max(col(t.Revision.position))).where(_HERE)
+
+
 def tip_position(session: Session, project_id: int) -> int:
     """Position of the newest commit; -1 when there is none."""
-    found = session.execute(
-        select(func.max(col(t.Revision.position))).where(col(t.Revision.project_id) == project_id)
-    ).scalar()
-    return -1 if found is None else found
+    ((found,),) = fetch_plain(session, _TIP, project=project_id)
+    return -1 if found is None else int(found)
 
 
 def outcomes_by_revision(session: Session, revision_ids: Collection[int]) -> dict[int, dict[str, int]]:
@@ -223,20 +239,13 @@ def change_kinds_by_revision(session: Session, revision_ids: Collection[int]) ->
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def changes_of_series(session: Session, series_ids: Collection[int]) -> list[t.ChangePoint]:
+_CHANGES = select(t.ChangePoint).where(col(t.ChangePoint.state) != "withdrawn").order_by(col(t.ChangePoint.id))
+_CHANGES_OF_SERIES = _CHANGES.where(one_of(col(t.ChangePoint.series_id), among("ids")))
+
+
+def changes_of_series(session: Session, series_ids: Collection[int]) -> Sequence[t.ChangePoint]:
     """Change points that stand, oldest first."""
-    out: list[t.ChangePoint] = []
-    for part in in_parts(series_ids):
-        out += (
-            session.execute(
-                select(t.ChangePoint)
-                .where(col(t.ChangePoint.series_id).in_(part), col(t.ChangePoint.state) != "withdrawn")
-                .order_by(col(t.ChangePoint.id))
-            )
-            .scalars()
-            .all()
-        )
-    return out
+    return session.execute(_CHANGES_OF_SERIES, {"ids": list(series_ids)}).scalars().all()
 
 
 def changes_of_regressions(session: Session, regression_ids: Collection[int]) -> Sequence[t.ChangePoint]:
@@ -280,19 +289,24 @@ def last_changes(session: Session, project_id: int) -> dict[int, Row[Any]]:
     return {row.series_id: row for row in rows}
 
 
+_CHANGE_POSITIONS = (
+    select(col(t.ChangePoint.series_id), col(t.Revision.position), col(t.ChangePoint.kind))
+    .join(t.Revision, col(t.Revision.id) == col(t.ChangePoint.after_revision_id))
+    .where(one_of(col(t.ChangePoint.series_id), among("ids")), col(t.ChangePoint.state) != "withdrawn")
+    .where(col(t.Revision.position).is_not(None))
+)
+
+
 def change_positions(session: Session, series_ids: Collection[int]) -> Sequence[Row[Any]]:
     """(series, position, kind) of the first commit after each change."""
-    c = t.ChangePoint
-    return session.execute(
-        select(col(c.series_id), col(t.Revision.position), col(c.kind))
-        .join(t.Revision, col(t.Revision.id) == col(c.after_revision_id))
-        .where(col(c.series_id).in_(series_ids), col(c.state) != "withdrawn", col(t.Revision.position).is_not(None))
-    ).all()
+    return fetch(session, _CHANGE_POSITIONS, ids=list(series_ids))
+
+
+_ENVIRONMENTS = select(t.Environment).where(one_of(col(t.Environment.id), among("ids")))
 
 
 def environments_by_id(session: Session, ids: Collection[int]) -> dict[int, t.Environment]:
-    rows = session.execute(select(t.Environment).where(col(t.Environment.id).in_(ids))).scalars()
-    return {row.id or 0: row for row in rows}
+    return {row.id or 0: row for row in session.execute(_ENVIRONMENTS, {"ids": list(ids)}).scalars()}
 
 
 def annotations_at(session: Session, revision_id: int) -> Sequence[t.Event]:
@@ -301,12 +315,22 @@ def annotations_at(session: Session, revision_id: int) -> Sequence[t.Event]:
     return session.execute(query.order_by(col(t.Event.id)).limit(100)).scalars().all()
 
 
-def events_of_project(session: Session, project_id: int, limit: int = 500) -> Sequence[t.Event]:
+_EVENTS = (
+    select(t.Event)
+    .order_by(col(t.Event.at))
+    .limit(500)
+    .where(
+        or_(
+            col(t.Event.project_id) == bindparam("project"),
+            and_(col(t.Event.project_id).is_(None), col(t.Event.kind).in_(("environment", "node", "annotation"))),
+        )
+    )
+)
+
+
+def events_of_project(session: Session, project_id: int) -> Sequence[t.Event]:
     """Annotations of the project or of no project, and changes of environment on any node, oldest first."""
-    e = t.Event
-    everywhere = ("environment", "node", "annotation")
-    wanted = or_(col(e.project_id) == project_id, and_(col(e.project_id).is_(None), col(e.kind).in_(everywhere)))
-    return session.execute(select(e).where(wanted).order_by(col(e.at)).limit(limit)).scalars().all()
+    return session.execute(_EVENTS, {"project": project_id}).scalars().all()
 
 
 # --- regressions ----------------------------------------------------------------------------------------------------

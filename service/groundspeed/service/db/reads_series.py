@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, bindparam, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.reads import fetch, fetch_plain, in_parts
+from groundspeed.service.db.sets import among, one_of
 
 
 def series_rows(session: Session, ids: Collection[int]) -> list[Row[Any]]:
     """Series with benchmark and hardware (see ``series_select``) in the order of ``ids``; unknown ids are left out."""
-    found: dict[int, Row[Any]] = {}
-    for part in in_parts(ids):
-        for row in fetch(session, series_select().where(col(t.Series.id).in_(part))):
-            found[row.id] = row
+    found = {row.id: row for row in fetch(session, _named(), ids=list(ids))}
     return [found[id_] for id_ in ids if id_ in found]
 
 
 def series_of_project(session: Session, project_id: int) -> Sequence[Row[Any]]:
-    return fetch(session, series_select().where(col(t.Series.project_id) == project_id))
+    return fetch(session, _of_project(), project=project_id)
 
 
-def series_of_benchmark(session: Session, benchmark_id: int, limit: int = 400) -> Sequence[Row[Any]]:
-    query = series_select().where(col(t.Series.benchmark_id) == benchmark_id)
-    return session.execute(query.order_by(col(t.Series.id)).limit(limit)).all()
+def series_of_benchmark(session: Session, benchmark_id: int) -> Sequence[Row[Any]]:
+    return fetch(session, _of_benchmark(), benchmark=benchmark_id)
 
 
 def series_silent_since(session: Session, project_id: int, since: datetime, limit: int) -> Sequence[Row[Any]]:
@@ -36,6 +34,22 @@ def series_silent_since(session: Session, project_id: int, since: datetime, limi
     last = col(t.Series.last_result_at)
     query = series_select().where(col(t.Series.project_id) == project_id, last < since)
     return session.execute(query.order_by(last).limit(limit)).all()
+
+
+@cache
+def _named() -> Any:
+    return series_select().where(one_of(col(t.Series.id), among("ids")))
+
+
+@cache
+def _of_project() -> Any:
+    return series_select().where(col(t.Series.project_id) == bindparam("project"))
+
+
+@cache
+def _of_benchmark() -> Any:
+    mine = series_select().where(col(t.Series.benchmark_id) == bindparam("benchmark"))
+    return mine.order_by(col(t.Series.id)).limit(400)
 
 
 def series_select() -> Any:
@@ -50,16 +64,19 @@ def series_select() -> Any:
     return select(*columns).join(b, col(b.id) == col(s.benchmark_id)).join(h, col(h.id) == col(s.hardware_id))
 
 
+_r = t.Result
+_OF_SERIES = one_of(col(_r.series_id), among("ids"))
+_POINTS = select(
+    col(_r.series_id), col(_r.revision_id), col(_r.environment_id), col(_r.value), col(_r.spread), col(_r.state),
+    col(_r.run_id),
+).where(_OF_SERIES, col(_r.revision_id).between(bindparam("first"), bindparam("last")))  # fmt: skip
+
+
 def points(session: Session, series_ids: Collection[int], first: int, last: int) -> Sequence[tuple[Any, ...]]:
     """(series, revision, environment, value, spread, state, run) of each result of revisions with ids in a range, in
     no order: what the index holds, without a look at any row.
     """
-    r = t.Result
-    query = select(
-        col(r.series_id), col(r.revision_id), col(r.environment_id), col(r.value), col(r.spread), col(r.state),
-        col(r.run_id),
-    ).where(col(r.series_id).in_(series_ids), col(r.revision_id).between(first, last))  # fmt: skip
-    return fetch_plain(session, query)
+    return fetch_plain(session, _POINTS, ids=list(series_ids), first=first, last=last)
 
 
 def sample_blobs(session: Session, series_id: int, low: int, high: int, limit: int) -> list[tuple[str, int, bytes]]:
@@ -80,24 +97,28 @@ def sample_blobs(session: Session, series_id: int, low: int, high: int, limit: i
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def recent_values(
-    session: Session, series_ids: Collection[int], low: int, high: int | None = None
-) -> Sequence[Row[Any]]:
-    """(series_id, position, value) from position ``low`` (to ``high``), in no order: what a sparkline needs."""
-    r = t.Result
-    query = (
-        select(col(r.series_id), col(t.Revision.position), col(r.value))
-        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
-        .where(col(r.series_id).in_(series_ids), col(t.Revision.position) >= low)
-    )
-    return fetch(session, query if high is None else query.where(col(t.Revision.position) <= high))
+_RECENT = (
+    select(col(_r.series_id), col(t.Revision.position), col(_r.value))
+    .join(t.Revision, col(t.Revision.id) == col(_r.revision_id))
+    .where(_OF_SERIES, col(t.Revision.position).between(bindparam("low"), bindparam("high")))
+)
 
 
-def values_at(session: Session, series_ids: Collection[int], revision_ids: Collection[int]) -> Sequence[Row[Any]]:
-    """(series_id, revision_id, value) of results of those series on those commits, in no order."""
-    r = t.Result
-    query = select(col(r.series_id), col(r.revision_id), col(r.value))
-    return fetch(session, query.where(col(r.series_id).in_(series_ids), col(r.revision_id).in_(revision_ids)))
+def recent_values(session: Session, series_ids: Collection[int], low: int, high: int) -> Sequence[tuple[Any, ...]]:
+    """(series, position, value) between two positions, in no order: what a sparkline needs."""
+    return fetch_plain(session, _RECENT, ids=list(series_ids), low=low, high=high)
+
+
+_VALUES = select(col(_r.series_id), col(_r.revision_id), col(_r.value)).where(
+    _OF_SERIES, one_of(col(_r.revision_id), among("revisions"))
+)
+
+
+def values_at(
+    session: Session, series_ids: Collection[int], revision_ids: Collection[int]
+) -> Sequence[tuple[Any, ...]]:
+    """(series, revision, value) of results of those series on those commits, in no order."""
+    return fetch_plain(session, _VALUES, ids=list(series_ids), revisions=list(revision_ids))
 
 
 def last_position(session: Session, series_ids: Collection[int]) -> dict[int, int]:
@@ -114,24 +135,24 @@ def last_position(session: Session, series_ids: Collection[int]) -> dict[int, in
     return out
 
 
+_FAILURES = (
+    select(
+        col(t.Run.id), col(t.Run.benchmark_id), col(t.Run.hardware_id), col(t.Revision.position), col(t.Run.outcome),
+        col(t.Run.params),
+    )
+    .join(t.Revision, col(t.Revision.id) == col(t.Run.revision_id))
+    .where(
+        one_of(col(t.Run.benchmark_id), among("benchmarks")), one_of(col(t.Run.hardware_id), among("hardware")),
+        t.FAILED, col(t.Revision.position).between(bindparam("low"), bindparam("high")),
+    )
+    .order_by(col(t.Revision.position), col(t.Run.id))
+    .limit(2000)
+)  # fmt: skip
+
+
 def failures(
     session: Session, benchmarks: Collection[int], hardware: Collection[int], low: int, high: int
 ) -> Sequence[Row[Any]]:
     """(id, benchmark_id, hardware_id, position, outcome, params) of runs that gave no value, between two positions."""
-    r = t.Run
-    query = (
-        select(
-            col(r.id), col(r.benchmark_id), col(r.hardware_id), col(t.Revision.position), col(r.outcome), col(r.params)
-        )
-        .join(t.Revision, col(t.Revision.id) == col(r.revision_id))
-        .where(
-            col(r.benchmark_id).in_(benchmarks),
-            col(r.hardware_id).in_(hardware),
-            t.FAILED,
-            col(t.Revision.position) >= low,
-            col(t.Revision.position) <= high,
-        )
-        .order_by(col(t.Revision.position), col(r.id))
-        .limit(2000)
-    )
-    return fetch(session, query)
+    given = {"benchmarks": list(benchmarks), "hardware": list(hardware)}
+    return fetch(session, _FAILURES, **given, low=low, high=high)

@@ -163,10 +163,9 @@ def sparklines(session: Session, ids: Sequence[int], tip: int, *, until: int | N
     if not ids:
         return {}
     values: dict[int, dict[int, list[float]]] = {}
-    for row in reads_series.recent_values(
-        session, ids, max(0, (tip if until is None else until) - SPARK_COMMITS), until
-    ):
-        values.setdefault(row.series_id, {}).setdefault(row.position, []).append(row.value)
+    end = tip if until is None else until
+    for series, position, value in reads_series.recent_values(session, ids, max(0, end - SPARK_COMMITS), end):
+        values.setdefault(series, {}).setdefault(position, []).append(value)
     marks: dict[int, dict[int, str]] = {}
     for row in reads.change_positions(session, ids):
         marks.setdefault(row.series_id, {})[row.position] = row.kind

@@ -102,8 +102,8 @@ def _earlier(
         at = reads.revisions_at(session, project_id, range(begin, end))
         ids = {row.id or 0: row for row in at.values()}
         values: dict[int, dict[int, list[float]]] = {}
-        for row in reads_series.values_at(session, wanted, ids):
-            values.setdefault(row.series_id, {}).setdefault(ids[row.revision_id].position or 0, []).append(row.value)
+        for series_id, revision_id, value in reads_series.values_at(session, wanted, ids):
+            values.setdefault(series_id, {}).setdefault(ids[revision_id].position or 0, []).append(value)
         for id_, by_position in values.items():
             nearest = max(by_position)
             out[id_] = refs.revision_ref(at[nearest]), median(by_position[nearest])

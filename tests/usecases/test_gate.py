@@ -192,6 +192,23 @@ def test_what_could_not_be_compared_is_its_own_state(
     assert words in verdict.reason
 
 
+def test_a_renamed_benchmark_is_recognised_by_its_numbers(world: World) -> None:
+    lease = Lease(world)
+    for pair in range(3):
+        old, new = ({"benchmark": f"sort.time_{name}"} for name in ("small", "few"))
+        same = timed(5.0, params={"benchmark": "hash.time_all"})
+        lease.pair(
+            bases={"samples": [timed(1.0 + pair / 1000, params=old), same]},
+            heads={"samples": [timed(1.001 + pair / 1000, params=new), same]},
+        )
+    found = lease.conclude()
+    both = [v.reason for v in found if v.answer == "never-compared"]
+    assert len(both) == 2
+    assert not any("renamed" in v.reason for v in found if v.answer != "never-compared")
+    assert any(r.endswith("it looks renamed to sort.time_few: its numbers go on (+0.1 %)") for r in both)
+    assert any(r.endswith("it looks like sort.time_small renamed: its numbers go on (+0.1 %)") for r in both)
+
+
 def test_a_raised_version_is_never_compared_with_the_old(world: World) -> None:
     lease = Lease(world)
     for _ in range(3):

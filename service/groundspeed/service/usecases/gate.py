@@ -26,6 +26,7 @@ from groundspeed.service.domain.noise import may_gate
 from groundspeed.service.domain.series import MIN_EFFECT
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import gate_sides as sides_
+from groundspeed.service.usecases import renaming
 from groundspeed.service.usecases.gate_sides import BASE, HEAD, Compared, Never, Sides
 from groundspeed.service.usecases.kernels.verdicts import annotate
 from groundspeed.service.usecases.series import threshold
@@ -114,7 +115,7 @@ def _rows(
             never.append((one, Never("refused", f"refused: {' '.join(found.words)}")))
         else:
             judged.append((one, _answer(one, found, _settings(one, job, config)), found.words))
-    never += sides_.unmeasured(session, sides)
+    never = renaming.proposed(never) + sides_.unmeasured(session, sides)
     blank = {"job_id": job.id, "base_revision_id": both[0].revision_id, "head_revision_id": both[1].revision_id}
     rows = [_never(one, why, blank, now) for one, why in never]
     found_rows = [

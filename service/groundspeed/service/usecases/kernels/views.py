@@ -11,6 +11,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.tables import Benchmark, ChangePoint, JobSide, Result, Revision, Series, Verdict
 from groundspeed.service.domain.kernels.told import Told
+from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
 from groundspeed.service.usecases.kernels.sides import concerns, of_runs, slowness, smallest
 from groundspeed.service.usecases.kernels.verdicts import CALLED, of_verdict
 from groundspeed.service.wire import views as v
@@ -80,9 +81,13 @@ def of_gates(session: Session, revision_id: int, series_id: int | None = None) -
 
 
 def of_changes(session: Session, changes: Iterable[ChangePoint]) -> tuple[v.Kernels, ...]:
-    """Of change points, the strongest first: the processes of the nearest commits on both sides."""
+    """Of change points, the strongest first: the processes of the nearest commits on both sides.
+
+    What was imported comes from no process that could have recorded kernels.
+    """
     chosen = list(changes)[:LOOKED_AT]
-    relevant = {id_ for id_, one in _series(session, [c.series_id for c in chosen]).items() if concerns(one)}
+    found = _series(session, [c.series_id for c in chosen])
+    relevant = {id_ for id_, one in found.items() if concerns(one) and not one.plugin.startswith(PLUGIN_PREFIX)}
     return of_pairs(session, [_beside(session, one) for one in chosen if one.series_id in relevant])
 
 
@@ -100,6 +105,7 @@ def _series(session: Session, ids: Collection[int]) -> dict[int, Any]:
         col(Series.metric),
         col(Series.params),
         col(Benchmark.suite),
+        col(Benchmark.plugin),
     ).join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
     return {row.id: row for row in session.execute(query.where(col(Series.id).in_(ids)))}
 

@@ -74,7 +74,7 @@ def test_the_status_tells_nodes_queues_and_ages(world: Fleet) -> None:
     app = typer.Typer()
     app.command()(work.status)
     text = said(app)
-    for words in ("not running on ", "waiting for pool default", "slots of pool default", "oldest waiting"):
+    for words in ("on the database of http", "waiting for pool default", "slots of pool default", "oldest waiting"):
         assert words in text
     assert json.loads(said(app, "--json"))["pulse"]["waiting"] == {"default": 4}
 

@@ -7,10 +7,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
-from sqlmodel import col, select
-
-from groundspeed.service.db import tables as t
-from groundspeed.service.usecases.views.history import thin
 
 from .conftest import Site, Tab
 
@@ -330,40 +326,6 @@ def test_values_are_relative_to_a_chosen_commit(tab: Tab, site: Site) -> None:
     eventually_asked(page, "ref", None)
 
 
-def test_the_line_is_broken_where_commits_were_left_out(tab: Tab, site: Site) -> None:
-    """Between two points with many commits and no result between them there is no line, only dots."""
-    kernels = site.kernels
-    assert kernels
-    first = min(kernels.series.values())
-    with site.db.transaction() as session:
-        gone = select(t.Result).where(
-            col(t.Result.series_id) == first, col(t.Result.revision_id).in_(kernels.revisions[8:20])
-        )
-        kept = [row.model_dump() for row in session.exec(gone).all()]
-        for row in session.exec(gone).all():
-            session.delete(row)
-    page = tab.open(f"/projects/kernels/series/{first}?band=0")
-    ready(page)
-    inked = page.evaluate(
-        """() => {
-          const canvas = document.querySelector('.plot canvas'), ctx = canvas.getContext('2d');
-          const over = document.querySelector('.u-over'), ratio = canvas.width / canvas.clientWidth;
-          const left = over.offsetLeft * ratio, wide = over.clientWidth * ratio, count = (a, b) => {
-            const data = ctx.getImageData(left + a * wide, over.offsetTop * ratio, (b - a) * wide, over.clientHeight * ratio).data;
-            let n = 0;
-            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 120 && data[i + 2] > data[i] + 60) n++;
-            return n;
-          };
-          return [count(0.32, 0.6), count(0.04, 0.2)];
-        }"""
-    )
-    with site.db.transaction() as session:
-        session.add_all(t.Result(**row) for row in kept)
-    level = 2.2 * 0.28 * page.viewport_size["width"] if page.viewport_size else 0
-    assert inked[1] > 400
-    assert inked[0] < level * 2
-
-
 def test_small_multiples_keep_their_units_and_move_together(tab: Tab) -> None:
     page = tab.open("/projects/tinygpt/graph?series=1,2&small=1")
     ready(page)
@@ -375,12 +337,3 @@ def test_small_multiples_keep_their_units_and_move_together(tab: Tab) -> None:
     page.keyboard.press("]")
     page.keyboard.press("0")
     eventually_asked(page, "from", None)
-
-
-def test_a_hundred_thousand_points_are_thinned_without_losing_extremes() -> None:
-    """What the server sends of a long series keeps its highest and lowest values and the ends of its changes."""
-    values = [float((i * 7919) % 1000) for i in range(100_000)]
-    values[12_345], values[67_890] = 5000.0, -5000.0
-    kept = thin(values, {50_000, 50_001}, 2000)
-    assert len(kept) <= 2000
-    assert {0, 99_999, 12_345, 67_890, 50_000, 50_001} <= set(kept)

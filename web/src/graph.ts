@@ -11,6 +11,7 @@ import { layout, place, type Layout, type Line } from "./layout";
 import { over, under, type Cloud } from "./marks";
 import { load, short, type Graph, type SeriesRef } from "./model";
 import { unpacked } from "./packed";
+import { pinned } from "./pins";
 import { joined, make, nearest, zoom, type Near } from "./plot";
 import { read, write, type State, type XMode } from "./state";
 
@@ -255,7 +256,7 @@ class GraphPage {
   private drawToolbar(): void {
     const { state } = this;
     const group = (label: string, ...buttons: HTMLElement[]): HTMLElement => h("fieldset", { "aria-label": label }, ...buttons);
-    const [a, b] = state.pins;
+    const [a, b] = pinned(this.graph, this.layout, state);
     const cycles = this.graph.series.some((s) => s.series.metric.endsWith("cycles"));
     const clocks = !this.fixed && this.graph.series.some((s) => counterpart(s.series, this.graph.siblings));
     const units = new Set(this.graph.series.map((s) => s.series.unit)).size;
@@ -269,7 +270,7 @@ class GraphPage {
         ...(this.fixed ? [] : [button("Samples", "Raw samples of what is in view (s)", () => void this.toggleSamples(), state.samples)]),
         ...(this.graph.series.length > 1 ? [button("Apart", "One small graph a series (m)", () => this.set({ multiples: !state.multiples }), state.multiples)] : [])),
       group("Zoom", button("−", "Zoom out (−)", () => this.zoom(1.6)), button("+", "Zoom in (+)", () => this.zoom(0.625)), button("All", "Show all (0, or double click)", () => void this.whole())),
-      state.pins.length > 0 ? h("span", { class: "pins" }, `A ${a?.slice(0, 8)} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a}&head=${b}` }, `compare with B ${b.slice(0, 8)}`), " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
+      a ? h("span", { class: "pins" }, `A ${a.sha.slice(0, 8)}${a.remark} `, b && h("a", { href: `/projects/${this.graph.project.slug}/compare?base=${a.sha}&head=${b.sha}` }, `compare with B ${b.sha.slice(0, 8)}`), b?.remark, " ", button("Clear", "Take the pins away", () => this.set({ pins: [] }))) : "",
       h("span", { class: "spacer" }),
       group("Keep", copier(), button("PNG", "Download as PNG", () => png(this.plots, this.graph.project.slug)),
         ...(this.fixed ? [] : (["svg", "csv", "json"] as const)).map((kind) => button(kind.toUpperCase(), `Download as ${kind.toUpperCase()}`, () => this.file(kind)))),

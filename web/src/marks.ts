@@ -4,6 +4,7 @@ import type uPlot from "uplot";
 import { cssColour } from "./dom";
 import type { Layout, Line } from "./layout";
 import { short, type Graph } from "./model";
+import { pinned } from "./pins";
 import type { State } from "./state";
 
 /** Of a line with more points than this only the line is drawn, and of all lines where they have twice as many. */
@@ -258,19 +259,20 @@ function changes(u: uPlot, graph: Graph, layout: Layout, state: State): void {
 
 function pins(u: uPlot, graph: Graph, layout: Layout, state: State): void {
   const { ctx } = u, ratio = devicePixelRatio || 1;
-  state.pins.forEach((sha, i) => {
-    const found = graph.revisions.sha.findIndex((full) => full.startsWith(short(sha)));
-    const value = found < 0 ? null : layout.xOf(found);
-    if (value === null) return;
-    const x = Math.round(u.valToPos(value, "x", true));
+  for (const pin of pinned(graph, layout, state)) {
+    if (pin.x === null) continue;
+    const x = Math.round(u.valToPos(pin.x, "x", true)), end = u.bbox.left + u.bbox.width;
+    if (x < u.bbox.left || x > end) continue;
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = cssColour("--accent");
     ctx.lineWidth = 1.5 * ratio;
+    if (pin.remark) ctx.setLineDash([6 * ratio, 4 * ratio]);
     stroke(ctx, x, u.bbox.top, x, u.bbox.top + u.bbox.height);
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-    ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
-    ctx.fillText(i === 0 ? "A" : "B", x + 4 * ratio, u.bbox.top + u.bbox.height - 4 * ratio);
+    const text = pin.letter + pin.remark, left = x + 8 * ratio + ctx.measureText(text).width > end;
+    ctx.textAlign = left ? "right" : "left";
+    ctx.fillText(text, x + (left ? -4 : 4) * ratio, u.bbox.top + u.bbox.height - 4 * ratio);
     ctx.restore();
-  });
+  }
 }

@@ -23,6 +23,8 @@ export interface EventMark { id: number; kind: string; title: string; body: stri
 export interface Graph {
   project: { slug: string; name: string }; series: GraphSeries[]; revisions: Revisions; environments: EnvironmentRef[];
   events: EventMark[]; siblings: SeriesRef[];
+  /** Commits that the address marked when it was opened. */
+  pins?: RevisionRef[];
 }
 export interface Hit { kind: string; title: string; detail: string; url: string }
 

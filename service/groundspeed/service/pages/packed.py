@@ -31,6 +31,7 @@ def packed(graph: v.Graph, *, whole: bool = False) -> dict[str, Any]:
         "environments": graph.environments,
         "events": graph.events,
         "siblings": graph.siblings,
+        "pins": graph.pins,
         "revisions": {
             "sha": r.sha if whole else [sha[:HASH_CHARACTERS] for sha in r.sha],
             "position": _column(r.position),

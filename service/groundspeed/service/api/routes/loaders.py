@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
@@ -62,6 +63,22 @@ def load_grid(
     return grid.grid(db, slug, query, echo(request))
 
 
+def graph_part(
+    low: Annotated[Position, Query(alias="from")] = None,
+    high: Annotated[Position, Query(alias="to")] = None,
+    points: Annotated[int | None, Query(ge=50, le=20_000)] = None,
+    pins: Annotated[
+        str, Query(max_length=200, description="at most two commits to mark, by their hashes, separated by commas")
+    ] = "",
+) -> graph.GraphQuery:
+    """What of the series a graph shows, and what it marks."""
+    marked = tuple(filter(None, (sha.strip() for sha in pins.split(","))))[:2]
+    return graph.GraphQuery((), low or 0, high, points, marked)
+
+
+Part = Annotated[graph.GraphQuery, Depends(graph_part)]
+
+
 def load_graph(
     request: Request,
     db: Db,
@@ -69,11 +86,9 @@ def load_graph(
     series: Annotated[
         str, Query(max_length=600, description="ids, separated by commas; an empty one keeps a colour free")
     ],
-    low: Annotated[Position, Query(alias="from")] = None,
-    high: Annotated[Position, Query(alias="to")] = None,
-    points: Annotated[int | None, Query(ge=50, le=20_000)] = None,
+    part: Part,
 ) -> v.Graph:
-    return graph.graph(db, slug, graph.GraphQuery(series_ids(series), low or 0, high, points), echo(request))
+    return graph.graph(db, slug, replace(part, series=series_ids(series)), echo(request))
 
 
 def load_series(
@@ -81,11 +96,9 @@ def load_series(
     db: Db,
     slug: str,
     series_id: int,
-    low: Annotated[Position, Query(alias="from")] = None,
-    high: Annotated[Position, Query(alias="to")] = None,
-    points: Annotated[int | None, Query(ge=50, le=20_000)] = None,
+    part: Part,
 ) -> v.Graph:
-    return graph.graph(db, slug, graph.GraphQuery((small_id(series_id),), low or 0, high, points), echo(request))
+    return graph.graph(db, slug, replace(part, series=(small_id(series_id),)), echo(request))
 
 
 def load_regressions(

@@ -15,7 +15,7 @@ from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.usecases.views import refs
-from groundspeed.service.usecases.views.history import Floats, History, histories, thin
+from groundspeed.service.usecases.views.history import Floats, History, histories, short, thin
 from groundspeed.service.wire import views as v
 
 MAX_SERIES = 40
@@ -24,6 +24,8 @@ POINTS = 2000
 ALTOGETHER = 12_000
 """Many series share so many points, with ``FEWEST`` for each at least."""
 FEWEST = 500
+FIGURES = 9
+"""Of a choice of points, which is for drawing: as text they are half as long."""
 _NOTHING = histories([(0, 0, 0, 0.0, 0.0, "", 0)], {})[0]
 _POSITION = 2
 """In what ``reads.revision_columns`` gives."""
@@ -33,13 +35,14 @@ _POSITION = 2
 class GraphQuery:
     """``low`` and ``high`` are positions on the branch; ``points`` is how many to send of each series at most.
 
-    None: as many as a screen shows.
+    None: as many as a screen shows. ``pins`` name commits that are marked, whether or not a series has a point there.
     """
 
     series: tuple[int, ...]
     low: int = 0
     high: int | None = None
     points: int | None = None
+    pins: tuple[str, ...] = ()
 
     @property
     def limit(self) -> int:
@@ -74,8 +77,15 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
             environments=frame.environments(),
             events=_events(session, project.id, revisions),
             siblings=_siblings(session, rows),
+            pins=_pins(session, project.id, query.pins),
             query=echo or {},
         )
+
+
+def _pins(session: Session, project_id: int, shas: Sequence[str]) -> tuple[v.RevisionRef, ...]:
+    """The commits that are known of those named."""
+    found = (reads.revision_by_sha(session, project_id, sha) for sha in shas)
+    return tuple(refs.revision_ref(row) for row in found if row is not None)
 
 
 def series_of(session: Session, project_id: int, ids: Sequence[int]) -> list[Any]:
@@ -146,21 +156,13 @@ def _columns(frame: _Frame, one: _Chosen) -> v.Points:
     return v.Points.model_construct(
         revision=tuple(np.searchsorted(frame.positions, shown.position).tolist()),
         environment=tuple(map(frame.environment.__getitem__, shown.environment.tolist())),
-        value=_finite(shown.value if whole else _short(shown.value)),
-        low=_finite(shown.low if whole else _short(shown.low)),
-        high=_finite(shown.high if whole else _short(shown.high)),
+        value=_finite(shown.value if whole else short(shown.value, FIGURES)),
+        low=_finite(shown.low if whole else short(shown.low, FIGURES)),
+        high=_finite(shown.high if whole else short(shown.high, FIGURES)),
         count=tuple(shown.many.tolist()),
         run=tuple(shown.run.tolist()),
         state=tuple(shown.state),
     )
-
-
-def _short(values: Floats) -> Floats:
-    """Nine figures: of a choice of points, which is for drawing. As text they are half as long."""
-    size = np.abs(values)
-    usual = np.isfinite(values) & (size > 1e-12) & (size < 1e8)
-    figures = np.power(10.0, 8 - np.floor(np.log10(size, where=usual, out=np.zeros_like(size))))
-    return np.where(usual, np.rint(np.where(usual, values, 0.0) * figures) / figures, values)
 
 
 def _finite(values: Floats) -> tuple[float | None, ...]:

@@ -132,6 +132,8 @@ class Graph(View):
     events: tuple[EventMark, ...]
     siblings: tuple[SeriesRef, ...]
     """Series of the same benchmark: other parameters, metrics, hardware."""
+    pins: tuple[RevisionRef, ...] = ()
+    """Commits that the address marks, those without a point among them."""
     query: dict[str, str]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, Table, bindparam, tuple_
+from sqlalchemy import Select, Table, bindparam, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, SQLModel, select
 
@@ -34,6 +34,17 @@ def make(session: Session, table: type[SQLModel], row: Row) -> int | None:
 @cache
 def _returning(table: type[SQLModel], dialect: str) -> Any:
     return _insert(table, dialect).returning(core(table).c.id)
+
+
+def next_ids(session: Session, table: type[SQLModel], count: int) -> list[int]:
+    """Ids for rows that are to be written in this transaction, in rising order. Nobody else gets them: the transaction
+    holds SQLite's write lock, and PostgreSQL counts on.
+    """
+    if session.get_bind().dialect.name != "sqlite":
+        drawn = text("SELECT nextval(pg_get_serial_sequence(:name, 'id')) FROM generate_series(1, :n)")
+        return sorted(session.execute(drawn, {"name": f'"{core(table).name}"', "n": count}).scalars()) if count else []
+    last = session.execute(text(f'SELECT coalesce(max(id), 0) FROM "{core(table).name}"')).scalar_one()  # noqa: S608 - our own names
+    return list(range(last + 1, last + 1 + count))
 
 
 def core(table: type[SQLModel]) -> Table:

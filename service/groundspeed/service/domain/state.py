@@ -3,11 +3,13 @@
 import json
 import struct
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from groundspeed.service.domain.findings import ChangePoint, EnvironmentEffect, NoiseLedger
+from groundspeed.service.domain.findings import ChangePoint, Drift, EnvironmentEffect, NoiseLedger
 from groundspeed.service.domain.history import EMPTY, Stretch
 
 DETECTOR_VERSION = "2"
@@ -29,9 +31,9 @@ class DetectorState:
         s = self.stretch
         doc = {
             "version": DETECTOR_VERSION,
-            "settled": [asdict(c) for c in self.settled],
-            "effects": [asdict(e) for e in self.effects],
-            "noise": None if self.noise is None else asdict(self.noise),
+            "settled": [as_row(c) for c in self.settled],
+            "effects": [as_row(e) for e in self.effects],
+            "noise": None if self.noise is None else as_row(self.noise),
             "names": s.names,
             "many": s.many,
             "offset": s.offset,
@@ -65,6 +67,17 @@ class DetectorState:
             stretch,
             None if doc["noise"] is None else NoiseLedger(**doc["noise"]),
         )
+
+
+def as_row(one: ChangePoint | EnvironmentEffect | NoiseLedger | Drift) -> dict[str, Any]:
+    """What was found as a document; its fields are plain values, which are taken as they are."""
+    kind: Any = type(one)
+    return {name: getattr(one, name) for name in _names(kind)}
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _change(row: dict[str, object]) -> ChangePoint:

@@ -6,7 +6,7 @@ point; together they cost the arrays that detection works on, and a few statemen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
@@ -16,18 +16,18 @@ import numpy as np
 from sqlalchemy import bindparam, delete, select, update
 from sqlmodel import Session, col
 
-from groundspeed.service.db.bulk import insert_rows
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
-from groundspeed.service.db.tables import Benchmark, ChangePoint, Result, Revision, Series, SeriesMark, Verdict
+from groundspeed.service.db.tables import Benchmark, Result, Revision, Series, SeriesMark, Verdict
 from groundspeed.service.domain.detect import Detection
 from groundspeed.service.domain.series import Columns, Ints, columns
-from groundspeed.service.usecases import foretold, grouping
+from groundspeed.service.usecases import foretold, grouping, steps
 from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
-from groundspeed.service.usecases.causes import Remembered
+from groundspeed.service.usecases.causes_many import Remembered
 from groundspeed.service.usecases.detecting import Detector
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series, series_data
+from groundspeed.service.usecases.steps import Member
 
 AT_ONCE = 250
 """Series in one transaction: a few tenths of a second, in which nobody else can write to SQLite."""
@@ -40,7 +40,10 @@ _STORE = update(core(Series)).where(core(Series).c.id == bindparam("series"))
 Rows = tuple[Any, ...]
 """Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
 _NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
-_DEFAULTS = {"regression_id": None, "pinned": False}
+_ROW = np.dtype([
+    ("series", np.int64), ("revision", np.int64), ("environment", np.int64), ("value", np.float64),
+    ("spread", np.float64), ("run", np.int64),
+])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def analyse(session: Session, wanted: Sequence[Series], now: datetime, detector:
     frame = Frame.of(session, project_id)
     ids = [series.id or 0 for series in wanted]
     seen = _detected(session, frame, _with_rows(session, wanted), detector)
-    known = _known_rows(session, ids)
+    known = steps.of_series(session, ids)
     judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
     announced = set(session.scalars(judged, {"ids": ids}))
     changed = []
@@ -118,61 +121,47 @@ def analyse(session: Session, wanted: Sequence[Series], now: datetime, detector:
         before = Stored(known.get(series.id or 0, ()), frame.positions, told, frame.commits)
         changed.append(changes(loaded, found, before, now))
     session.flush()
-    made = _made(session, [values for one in changed for values in one.new])
     session.connection().execute(
         _STORE,
         [{"series": series.id, **ledger(loaded, detection, state, now)} for series, loaded, detection, state in seen],
     )
+    columns = [values for one in changed for values in one.new]
+    made = steps.new(session, columns)
+    waiting = iter(made)
     causes = Remembered(session, project_id, frame.positions)
+    grouped: list[tuple[list[Member], bool]] = []
     for (series, *_), one in zip(seen, changed, strict=True):
-        rows = [*one.changed, *(next(made) for _ in one.new), *one.gone]
+        rows: list[Member] = [*one.changed, *(next(waiting) for _ in one.new), *one.gone]
         if series.gate:
-            grouping.regroup(session, project_id, rows, now, causes)
-            foretold.accept(session, rows, now)
-            foretold.reopen(session, rows, now)
-    causes.finish()
+            grouped.append((rows, series.id in announced))
+    causes.expect([row for rows, _ in grouped for row in rows], zip(made, columns, strict=True))
+    for rows, is_announced in grouped:
+        grouping.regroup(session, project_id, rows, now, causes)
+        if is_announced:
+            causes.write()  # what was announced is asked of the store
+        foretold.accept(session, rows, now)
+        foretold.reopen(session, rows, now, causes.regression)
+    causes.finish(now)
     points = (change for series, _, detection, _ in seen if series.gate for change in detection.change_points)
     if any(change.provisional or change.unmeasured for change in points):
         ask_for_more(session, project_id)
 
 
-def _made(session: Session, new: Sequence[Mapping[str, Any]]) -> Iterator[ChangePoint]:
-    """The new rows, in their order: written at once and read again, which takes a quarter of making objects first."""
-    ids: list[int] = []
-    if new:
-        names = tuple(new[0])
-        rows = [tuple(values[name] for name in names) for values in new]
-        extra = tuple(name for name in _DEFAULTS if name not in names)
-        rows = [(*row, *(_DEFAULTS[name] for name in extra)) for row in rows]
-        ids = sorted(row[0] for row in insert_rows(session, ChangePoint, (*names, *extra), rows, returning=("id",)))
-    query = select(ChangePoint).where(one_of(col(ChangePoint.id), among("ids")))
-    found = {row.id: row for row in session.scalars(query, {"ids": ids})}
-    yield from (found[one] for one in ids)
-
-
 def _with_rows(session: Session, wanted: Sequence[Series]) -> list[tuple[Series, Rows]]:
     """Each series with its results."""
     result = session.connection().execute(_RESULTS, {"ids": [series.id or 0 for series in wanted]})
-    rows = result.cursor.fetchall()  # a million of them: as the driver gives them
+    cursor: Any = result.cursor
+    rows = np.fromiter(cursor, _ROW)  # a million of them: as the driver gives them
     result.close()
-    if not rows:
+    if not rows.size:
         return [(series, _NONE) for series in wanted]
-    arrays = tuple(np.array(column) for column in zip(*rows, strict=True))
-    if (arrays[0][1:] < arrays[0][:-1]).any():  # the engine would sort whole rows, and has them in order mostly
-        order = np.argsort(arrays[0], kind="stable")
-        arrays = tuple(column[order] for column in arrays)
+    if (rows["series"][1:] < rows["series"][:-1]).any():  # the engine would sort them, and has them in order mostly
+        rows = rows[np.argsort(rows["series"], kind="stable")]
+    arrays = tuple(np.ascontiguousarray(rows[name]) for name in _ROW.names or ())
     ids = arrays[0]
     starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
     found = {int(ids[a]): tuple(column[a:b] for column in arrays[1:]) for a, b in pairwise(starts)}
     return [(series, found.get(series.id or 0, _NONE)) for series in wanted]
-
-
-def _known_rows(session: Session, ids: Sequence[int]) -> dict[int, list[ChangePoint]]:
-    query = select(ChangePoint).where(one_of(col(ChangePoint.series_id), among("ids"))).order_by(col(ChangePoint.id))
-    known: dict[int, list[ChangePoint]] = {}
-    for row in session.scalars(query, {"ids": list(ids)}):
-        known.setdefault(row.series_id, []).append(row)
-    return known
 
 
 def _detected(

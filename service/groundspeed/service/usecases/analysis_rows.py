@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from groundspeed.service.db.tables import ChangePoint, Outbox, Revision
 from groundspeed.service.domain import findings as domain
 from groundspeed.service.domain.detect import DETECTOR_VERSION, Detection
 from groundspeed.service.domain.identity import Known, match
+from groundspeed.service.domain.state import as_row
 from groundspeed.service.usecases import foretold, outbox
 from groundspeed.service.usecases.series import LoadedSeries
 
@@ -46,9 +47,9 @@ def stored(session: Session, loaded: LoadedSeries, found: Sequence[domain.Change
 
 def ledger(loaded: LoadedSeries, detection: Detection, state: bytes, now: datetime) -> dict[str, Any]:
     """What a series' row says of its noise and class, by column; ``state`` is what detection goes on from."""
-    noise = asdict(detection.noise)
-    noise["drift"] = asdict(detection.drift) if detection.drift is not None else None
-    noise["environment_effects"] = [asdict(effect) for effect in detection.environment_effects[-20:]]
+    noise = as_row(detection.noise)
+    noise["drift"] = as_row(detection.drift) if detection.drift is not None else None
+    noise["environment_effects"] = [as_row(effect) for effect in detection.environment_effects[-20:]]
     return {
         "noise": noise,
         "series_class": detection.series_class,

@@ -7,7 +7,7 @@ parents (merge commit), or by the forge's mark "(#12)" at the end of a title (sq
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 from groundspeed.service.db.tables import AuditEntry, ChangePoint, Regression, Revision, Verdict
 from groundspeed.service.domain import findings as domain
 from groundspeed.service.domain.identity import Accepted, foretold
+from groundspeed.service.usecases.steps import Member
 from groundspeed.service.usecases.triage import MACHINE, move
 
 _CALLED = ("regressed", "improved", "changed")
@@ -89,7 +90,7 @@ def _merge(session: Session, project_id: int, pull: PullRequest) -> int | None:
     return session.scalars(query).one_or_none()
 
 
-def accept(session: Session, changed: Sequence[ChangePoint], now: datetime) -> None:
+def accept(session: Session, changed: Sequence[Member], now: datetime) -> None:
     """Regressions that are new and consist of announced changes alone start out accepted, and nobody is told again."""
     marked = {row.regression_id: _mark(row) for row in changed if _mark(row) and row.state != "withdrawn"}
     for regression_id, mark in sorted((one, mark) for one, mark in marked.items() if one is not None):
@@ -105,11 +106,16 @@ def accept(session: Session, changed: Sequence[ChangePoint], now: datetime) -> N
         session.add(regression)
 
 
-def reopen(session: Session, changed: Sequence[ChangePoint], now: datetime) -> None:
-    """A change that nobody announced has joined a regression that was accepted because of announced ones: tell it."""
+def reopen(
+    session: Session, changed: Sequence[Member], now: datetime, known: Callable[[int], Regression] | None = None
+) -> None:
+    """A change that nobody announced has joined a regression that was accepted because of announced ones: tell it.
+
+    ``known`` gives a regression by its id where they are at hand.
+    """
     fresh = {row.regression_id for row in changed if row.created_at == now and not _mark(row)}
     for regression_id in sorted(one for one in fresh if one is not None):
-        regression = session.get_one(Regression, regression_id)
+        regression = known(regression_id) if known else session.get_one(Regression, regression_id)
         if regression.state == "accepted" and _by_machine(session, regression_id):
             words = "a change that no gate had announced has the same suspects"
             move(session, regression, "new", MACHINE, now, words)
@@ -128,6 +134,6 @@ def _by_machine(session: Session, regression_id: int) -> bool:
     return session.scalars(query).one_or_none() == MACHINE
 
 
-def _mark(row: ChangePoint) -> Mapping[str, Any]:
+def _mark(row: Member) -> Mapping[str, Any]:
     mark: Mapping[str, Any] = row.detail.get("foretold") or {}
     return mark

@@ -11,16 +11,17 @@ from datetime import datetime
 
 from sqlmodel import Session
 
-from groundspeed.service.db.tables import AuditEntry, ChangePoint, Regression
+from groundspeed.service.db.tables import AuditEntry, Regression
 from groundspeed.service.usecases.causes import Causes
-from groundspeed.service.usecases.picture import Picture, Span
+from groundspeed.service.usecases.picture import Span
+from groundspeed.service.usecases.steps import Member
 from groundspeed.service.usecases.triage import MACHINE, move, note
 
 OPEN = ("new", "acknowledged", "in-progress")
 
 
 def regroup(
-    session: Session, project_id: int, changed: Sequence[ChangePoint], now: datetime, causes: Causes | None = None
+    session: Session, project_id: int, changed: Sequence[Member], now: datetime, causes: Causes | None = None
 ) -> None:
     """Give every changed change point its regression, and bring the regressions concerned up to date."""
     if not changed:
@@ -48,7 +49,7 @@ def refresh(session: Session, regression_id: int, now: datetime, causes: Causes 
         return
     if regression.state == "withdrawn":
         move(session, regression, "new", MACHINE, now, "detection sees it again")
-    _describe(causes, regression, seen, now)
+    causes.describe(regression, seen, now)
     if regression.notified_at is None and seen.confirmed:
         regression.notified_at = now
         session.add(regression)
@@ -64,7 +65,7 @@ def refresh(session: Session, regression_id: int, now: datetime, causes: Causes 
         causes.hint()
 
 
-def _settle(causes: Causes, project_id: int, row: ChangePoint, now: datetime) -> None:
+def _settle(causes: Causes, project_id: int, row: Member, now: datetime) -> None:
     """Keep the regression that a change point has while it still fits; else find or make another."""
     (span,) = causes.spans([row])
     if row.regression_id is not None:
@@ -76,7 +77,7 @@ def _settle(causes: Causes, project_id: int, row: ChangePoint, now: datetime) ->
     causes.put(row, found if found is not None else _make(causes, project_id, row, now))
 
 
-def _find(causes: Causes, project_id: int, row: ChangePoint, span: Span) -> int | None:
+def _find(causes: Causes, project_id: int, row: Member, span: Span) -> int | None:
     """The regression of the same kind whose suspects overlap, the nearest first."""
     fitting = [
         (span.distance(there), id_)
@@ -88,7 +89,7 @@ def _find(causes: Causes, project_id: int, row: ChangePoint, span: Span) -> int 
     return min(fitting)[1] if fitting else None
 
 
-def _make(causes: Causes, project_id: int, row: ChangePoint, now: datetime) -> int:
+def _make(causes: Causes, project_id: int, row: Member, now: datetime) -> int:
     regression = Regression(
         project_id=project_id,
         kind=row.kind,
@@ -98,34 +99,8 @@ def _make(causes: Causes, project_id: int, row: ChangePoint, now: datetime) -> i
         created_at=now,
         updated_at=now,
     )
-    causes.session.add(regression)
-    causes.session.flush()
+    causes.add(regression)
     audit = AuditEntry(actor=MACHINE, action="regression.found", subject_type="regression", at=now, subject_id="")
     audit.subject_id = str(regression.id)
     causes.session.add(audit)
-    causes.made(regression)
     return regression.id or 0
-
-
-def _describe(causes: Causes, regression: Regression, seen: Picture, now: datetime) -> None:
-    suspected = seen.causes
-    values = {
-        "before_revision_id": seen.lowest.before_revision_id,
-        "after_revision_id": seen.highest.after_revision_id,
-        "cause": next((cause for cause in ("code", "both", "environment", "node") if cause in suspected), "code"),
-        "title": _title(causes, seen),
-    }
-    if any(getattr(regression, name) != value for name, value in values.items()):
-        for name, value in values.items():
-            setattr(regression, name, value)
-        regression.updated_at = now
-        causes.session.add(regression)
-        causes.moved(regression)
-
-
-def _title(causes: Causes, seen: Picture) -> str:
-    worst = seen.worst
-    suite, metric, unit = causes.names(worst.series_id)
-    amount = f"{100 * (worst.ratio - 1):+.1f} %" if worst.ratio is not None else f"{worst.difference:+.3g} {unit}"
-    more = f" and {seen.count - 1} more" if seen.count > 1 else ""
-    return f"{suite}: {metric} {amount}{more}"

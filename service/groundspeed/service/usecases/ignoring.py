@@ -12,7 +12,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import ChangePoint, Environment, Regression, Result, Revision
 from groundspeed.service.errors import Invalid
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.notifications import planning
+from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.triage import MACHINE, note
 
 _COMMIT = re.compile(r"^(?:commit )?([0-9a-f]{7,64})$")
@@ -61,7 +61,7 @@ def _wake(db: Database, regression_id: int, now: datetime) -> bool:
         waited, row.ignore_until, row.ignored_at, row.updated_at = row.ignore_until, "", None, now
         session.add(row)
         note(session, row, "over", MACHINE, now, {"ignored_until": waited})
-        planning.hint(session)
+        hints.hint(session)
         return True
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from groundspeed.service.db.tables import ChangePoint
+from groundspeed.service.db.tables import Regression
+from groundspeed.service.usecases.steps import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,12 @@ class Picture:
     narrows it.
     """
 
-    strongest: ChangePoint
+    strongest: Member
     span: Span
-    lowest: ChangePoint
+    lowest: Member
     """Whose commit before is the range's."""
-    highest: ChangePoint
-    worst: ChangePoint
+    highest: Member
+    worst: Member
     last: int = 0
     count: int = 0
     confirmed: bool = False
@@ -43,7 +45,7 @@ class Picture:
     causes: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, members: Iterable[tuple[ChangePoint, Span]]) -> Picture | None:
+    def of(cls, members: Iterable[tuple[Member, Span]]) -> Picture | None:
         """``members`` oldest first, with where they lie; None of none."""
         members = list(members)
         if not members:
@@ -54,20 +56,21 @@ class Picture:
             picture._see(one, there)
         return picture
 
-    def add(self, row: ChangePoint, span: Span) -> bool:
+    def add(self, row: Member, span: Span) -> bool:
         """With one more member; false when that makes another picture, which has to be drawn anew."""
         if (row.id or 0) <= self.last or _strength(row) > _strength(self.strongest):
             return False
         self._see(row, span)
         return True
 
-    def _see(self, row: ChangePoint, span: Span) -> None:
+    def _see(self, row: Member, span: Span) -> None:
         self.count += 1
         self.last = row.id or 0
         self.confirmed = self.confirmed or row.state == "confirmed"
         self.recovered = self.recovered and bool(row.detail.get("recovered"))
         self.causes.add(row.cause)
-        if _size(row) > _size(self.worst) or (_size(row) == _size(self.worst) and self.last < (self.worst.id or 0)):
+        size, most = _size(row), _size(self.worst)
+        if size > most or (size == most and self.last < (self.worst.id or 0)):
             self.worst = row
         if not span.overlaps(self.span):
             return
@@ -78,11 +81,50 @@ class Picture:
         self.span = Span(max(self.span.before, span.before), min(self.span.after, span.after))
 
 
-def _strength(row: ChangePoint) -> tuple[bool, float, int]:
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the row of a regression is to say of its members."""
+
+    ends: tuple[int, int]
+    """The commits between which they lie."""
+    cause: str
+    worst: Member
+    count: int
+
+    @classmethod
+    def of(cls, seen: Picture) -> Said:
+        cause = next((one for one in ("code", "both", "environment", "node") if one in seen.causes), "code")
+        return cls((seen.lowest.before_revision_id, seen.highest.after_revision_id), cause, seen.worst, seen.count)
+
+    def title(self, suite: str, metric: str, unit: str) -> str:
+        """The worst of them, and how many more there are."""
+        worst = self.worst
+        amount = f"{100 * (worst.ratio - 1):+.1f} %" if worst.ratio is not None else f"{worst.difference:+.3g} {unit}"
+        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        return f"{suite}: {metric} {amount}{more}"
+
+    def write(self, regression: Regression, names: tuple[str, str, str], now: datetime) -> bool:
+        """Bring the row up to date; ``names``: benchmark, metric and unit of the worst. Returns whether it was not."""
+        before, after = self.ends
+        values = {
+            "before_revision_id": before,
+            "after_revision_id": after,
+            "cause": self.cause,
+            "title": self.title(*names),
+        }
+        differing = {name: value for name, value in values.items() if getattr(regression, name) != value}
+        for name, value in differing.items():
+            setattr(regression, name, value)
+        if differing:
+            regression.updated_at = now
+        return bool(differing)
+
+
+def _strength(row: Member) -> tuple[bool, float, int]:
     return row.state == "confirmed", row.strength, -(row.id or 0)
 
 
-def _size(row: ChangePoint) -> float:
+def _size(row: Member) -> float:
     """Relative size, the same for twice as much and half as much."""
     if row.ratio is None or row.ratio <= 0:
         return 0.0

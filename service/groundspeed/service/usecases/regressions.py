@@ -13,7 +13,7 @@ from groundspeed.service.db.tables import ChangePoint, Regression
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.usecases import grouping, ignoring
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.notifications import planning
+from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.triage import BY_MACHINE_ALONE, PEOPLE, move, note
 
 LIMITS = {"assignee": 200, "note": 10_000, "link": 2_000, "ignore_until": 200}
@@ -59,7 +59,7 @@ def edit(db: Database, regression_id: int, fields: Mapping[str, str], now: datet
         session.add(regression)
         note(session, regression, "edit", actor, now, {"from": before, "to": changed})
         if changed.get("assignee"):
-            planning.hint(session)
+            hints.hint(session)
 
 
 def merge(db: Database, regression_ids: Sequence[int], into: int, now: datetime, *, actor: str) -> None:

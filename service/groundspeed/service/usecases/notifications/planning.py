@@ -16,21 +16,14 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.notification_tables import Channel, Notification
 from groundspeed.service.db.tables import AuditEntry, Project, Regression, Revision
-from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.triage import MACHINE
 from groundspeed.service.usecases.views import findings
 
-TELL = "groundspeed.control.tell"
 LOOK_BACK = timedelta(days=1)
 """What a service that was down for longer has missed, it does not tell any more."""
 _ACTIONS = ("regression.confirmed", "regression.state", "regression.over", "regression.edit")
 _MORNING = 8
 """Hour (UTC) of daily and weekly digests."""
-
-
-def hint(session: Session) -> None:
-    """Something happened that people may want to know: have it looked at soon after the commit."""
-    outbox.enqueue(session, TELL, {})
 
 
 def plan(db: Database, now: datetime, max_age: timedelta) -> int:

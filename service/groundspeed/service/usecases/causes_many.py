@@ -1,0 +1,200 @@
+"""What grouping asks, asked of the store once for many series of a project, and written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import col
+
+from groundspeed.service.db.identities import next_ids
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import Benchmark, Regression, Series
+from groundspeed.service.usecases import steps
+from groundspeed.service.usecases.causes import Causes
+from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.notifications import hints
+from groundspeed.service.usecases.picture import Picture, Said, Span
+from groundspeed.service.usecases.steps import Member, Step
+
+
+@dataclass(slots=True)
+class Remembered(Causes):
+    """Keeps up to date what it has read. ``positions`` are those of the project's commits on the branch.
+
+    What is found here is written by :meth:`write` and :meth:`finish`, and not before.
+    """
+
+    project_id: int
+    positions: Mapping[int, int]
+    told: bool = False
+    """There is something that people may want to know."""
+    _held: bool = False
+    _ranges: dict[str, dict[int, Span]] = field(default_factory=dict)
+    """By kind: where regressions lie."""
+    _rows: dict[int, dict[int, Member]] = field(default_factory=dict)
+    _pictures: dict[int, Picture] = field(default_factory=dict)
+    _regressions: dict[int, Regression] = field(default_factory=dict)
+    _names: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    _said: dict[int, Said] = field(default_factory=dict)
+    """What regressions' rows are still to say."""
+    _new: list[tuple[Step, Mapping[str, Any]]] = field(default_factory=list)
+    _written: set[int] = field(default_factory=set)
+    _moved: dict[int, Step] = field(default_factory=dict)
+    """Rows that had been written when they were given another regression."""
+    _ids: list[int] = field(default_factory=list)
+
+    def hold(self, project_id: int) -> None:
+        if self._held:
+            return
+        Causes.hold(self, project_id)
+        self._held = True
+        query = select(
+            col(Regression.id), col(Regression.kind), col(Regression.before_revision_id),
+            col(Regression.after_revision_id),
+        ).where(col(Regression.project_id) == project_id, col(Regression.state) != "merged")  # fmt: skip
+        for id_, kind, before, after in self.session.execute(query).tuples():
+            self._range(id_ or 0, kind, before, after)
+
+    def expect(self, rows: Iterable[Member], new: Iterable[tuple[Step, Mapping[str, Any]]]) -> None:
+        """All rows that will be asked about: the regressions that they have or may get are read at once. ``new`` are
+        those to be written, with their columns.
+        """
+        self._new += new
+        rows, ids = list(rows), set[int]()
+        if rows:
+            self.hold(self.project_id)
+        for row in rows:
+            ids |= {id_ for _, id_ in self.candidates(self.project_id, row.kind, self.spans([row])[0])}
+            if row.regression_id is not None:
+                ids.add(row.regression_id)
+        wanted = sorted(ids)
+        if not wanted:
+            return
+        self._rows |= {id_: {} for id_ in wanted}
+        for member in steps.members(self.session, wanted):
+            self._rows[member.regression_id or 0][member.id or 0] = member
+        query = held(select(Regression).where(one_of(col(Regression.id), among("ids"))).order_by(col(Regression.id)))
+        found = self.session.scalars(query.execution_options(populate_existing=True), {"ids": wanted})
+        self._regressions |= {row.id or 0: row for row in found}
+
+    def _range(self, regression_id: int, kind: str, before: int | None, after: int | None) -> None:
+        """Note where a regression lies; with commits that have left the branch it lies nowhere."""
+        x0, x1 = self.positions.get(before or 0), self.positions.get(after or 0)
+        ranges = self._ranges.setdefault(kind, {})
+        if x0 is None or x1 is None:
+            ranges.pop(regression_id, None)
+        else:
+            ranges[regression_id] = Span(x0, x1)
+
+    def settle(self) -> None:
+        pass
+
+    def regression(self, regression_id: int) -> Regression:
+        known = self._regressions.get(regression_id)
+        if known is None:
+            with self.session.no_autoflush:  # nothing of it has changed here yet
+                known = self._regressions[regression_id] = Causes.regression(self, regression_id)
+        return known
+
+    def _all(self, regression_id: int) -> dict[int, Member]:
+        known = self._rows.get(regression_id)
+        if known is None:  # whatever comes or goes here passes through put, which asks first
+            known = self._rows[regression_id] = {
+                member.id or 0: member for member in steps.members(self.session, [regression_id])
+            }
+        return known
+
+    def members(self, regression_id: int) -> Sequence[Member]:
+        rows = self._all(regression_id)
+        return [rows[id_] for id_ in sorted(rows) if rows[id_].state != "withdrawn"]
+
+    def picture(self, regression_id: int) -> Picture | None:
+        known = self._pictures.get(regression_id)
+        if known is None:
+            drawn = Causes.picture(self, regression_id)
+            if drawn is not None:
+                self._pictures[regression_id] = drawn
+            return drawn
+        return known
+
+    def environments(self, regression_id: int) -> set[int | None]:
+        return {row.environment_to_id for row in self._all(regression_id).values()}
+
+    def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:  # noqa: ARG002 - all are of one project
+        before, after = span.before, span.after
+        ranges = self._ranges.get(kind, {}).items()
+        if before == after:
+            return [(there, id_) for id_, there in ranges if there == span]
+        return [(there, id_) for id_, there in ranges if there.before < after and there.after > before]
+
+    def _positions(self, ids: set[int]) -> Mapping[int, int]:  # noqa: ARG002 - all are known
+        return self.positions
+
+    def names(self, series_id: int) -> tuple[str, str, str]:
+        if series_id not in self._names:
+            self._learn([series_id])
+        return self._names[series_id]
+
+    def _learn(self, series_ids: Iterable[int]) -> None:
+        query = (
+            select(col(Series.id), col(Benchmark.suite), col(Series.metric), col(Series.unit))
+            .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+            .where(one_of(col(Series.id), among("ids")))
+        )
+        found = self.session.connection().execute(query, {"ids": sorted(series_ids)})
+        self._names |= {id_ or 0: (suite, metric, unit) for id_, suite, metric, unit in found}
+
+    def hint(self) -> None:
+        self.told = True
+
+    def add(self, regression: Regression) -> None:
+        if not self._ids:
+            self._ids = list(reversed(next_ids(self.session, Regression, 100)))
+        regression.id = id_ = self._ids.pop()
+        self.session.add(regression)
+        self._regressions[id_], self._rows[id_] = regression, {}
+        self._range(id_, regression.kind, regression.before_revision_id, regression.after_revision_id)
+
+    def put(self, row: Member, regression_id: int | None) -> None:
+        id_ = row.id or 0
+        if row.regression_id is not None:
+            self._all(row.regression_id).pop(id_, None)
+            self._pictures.pop(row.regression_id, None)
+        if regression_id is not None:
+            self._all(regression_id)[id_] = row
+            picture = self._pictures.get(regression_id)
+            if picture is not None and not picture.add(row, self.spans([row])[0]):
+                del self._pictures[regression_id]
+        row.regression_id = regression_id
+        if isinstance(row, Step) and id_ in self._written:
+            self._moved[id_] = row
+
+    def describe(self, regression: Regression, seen: Picture, now: datetime) -> None:  # noqa: ARG002 - written at the end
+        said, id_ = Said.of(seen), regression.id or 0
+        before = self._said.get(id_)
+        self._said[id_] = said
+        if regression.state != "merged" and (before is None or before.ends != said.ends):
+            self._range(id_, regression.kind, *said.ends)
+
+    def write(self) -> None:
+        """Write the new rows that wait, and all that has become of others."""
+        with self.session.no_autoflush:
+            self.session.flush()
+            steps.write(self.session, [step for step, _ in self._new], [values for _, values in self._new])
+            steps.set_regressions(self.session, list(self._moved.values()))
+        self._written |= {step.id or 0 for step, _ in self._new}
+        self._new.clear()
+        self._moved.clear()
+
+    def finish(self, now: datetime) -> None:
+        """Write everything, and pass on what people may want to know, once for all."""
+        self._learn({said.worst.series_id for said in self._said.values()})
+        for id_, said in self._said.items():
+            said.write(self._regressions[id_], self.names(said.worst.series_id), now)
+        self.write()
+        if self.told:
+            hints.hint(self.session)

@@ -1,0 +1,14 @@
+"""The message that has it looked at what people are to be told."""
+
+from __future__ import annotations
+
+from sqlmodel import Session
+
+from groundspeed.service.usecases import outbox
+
+TELL = "groundspeed.control.tell"
+
+
+def hint(session: Session) -> None:
+    """Something happened that people may want to know: have it looked at soon after the commit."""
+    outbox.enqueue(session, TELL, {})

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import InvalidatePoolError
 from sqlmodel import Session
 
-from groundspeed.service.db.types import clean_text, dump_json
+from groundspeed.service.db.types import clean_text, dump_json, load_json
 
 BUSY_TIMEOUT_S = 30.0
 """How long a SQLite writer waits for another one."""
@@ -114,13 +114,13 @@ def _make_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
         if url.startswith("postgresql://"):  # the driver that the package depends on
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        engine = create_engine(url, json_serializer=dump_json)
+        engine = create_engine(url, json_serializer=dump_json, json_deserializer=load_json)
         event.listen(engine, "connect", _on_postgres_connect)
         event.listen(engine, "checkout", _on_checkout)
         event.listen(engine, "checkin", _on_checkin)
         return engine
     arguments = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
-    engine = create_engine(url, connect_args=arguments, json_serializer=dump_json)
+    engine = create_engine(url, connect_args=arguments, json_serializer=dump_json, json_deserializer=load_json)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine

@@ -32,7 +32,7 @@ def series_of_benchmark(session: Session, benchmark_id: int) -> Sequence[Row[Any
 def series_silent_since(session: Session, project_id: int, since: datetime, limit: int) -> Sequence[Row[Any]]:
     """Series whose newest result came before ``since``, the longest silent first."""
     last = col(t.Series.last_result_at)
-    query = series_select().where(col(t.Series.project_id) == project_id, last < since)
+    query = series_select().add_columns(last).where(col(t.Series.project_id) == project_id, last < since)
     return session.execute(query.order_by(last).limit(limit)).all()
 
 
@@ -53,12 +53,12 @@ def _of_benchmark() -> Any:
 
 
 def series_select() -> Any:
-    """What names a series, as columns: the detector's state is large and never needed here."""
+    """What names a series, as columns: of its noise that from point to point, of the detector's large state nothing."""
     s, b, h = t.Series, t.Benchmark, t.Hardware
     columns: Any = (
         col(s.id), col(s.project_id), col(s.benchmark_id), col(s.hardware_id), col(s.metric), col(s.unit),
         col(s.direction),
-        col(s.kind), col(s.gate), col(s.params), col(s.noise), col(s.threshold), col(s.last_result_at),
+        col(s.kind), col(s.gate), col(s.params), col(s.noise)["point"].as_float().label("noise"), col(s.threshold),
         col(b.suite), col(b.plugin), col(b.version), col(b.target), col(h.label).label("hardware"),
     )  # fmt: skip
     return select(*columns).join(b, col(b.id) == col(s.benchmark_id)).join(h, col(h.id) == col(s.hardware_id))

@@ -244,9 +244,7 @@ def _up(effect: float) -> float | None:
 def _config(series: Any) -> GateConfig:
     threshold = series.threshold or DEFAULT_THRESHOLDS.get(series.kind, 0.03)
     direction: Direction = 1 if series.direction > 0 else -1 if series.direction < 0 else 0
-    noise = series.noise.get("point") if series.noise else None
-    known = float(noise) if isinstance(noise, (int, float)) else None
-    return GateConfig(threshold=threshold, direction=direction, paired=False, noise_sd=known)
+    return GateConfig(threshold=threshold, direction=direction, paired=False, noise_sd=series.noise)
 
 
 def _environment_differences(session: Session, base: _Loaded, head: _Loaded) -> tuple[v.FacetDifference, ...]:

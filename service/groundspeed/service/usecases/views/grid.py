@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.views import refs
+from groundspeed.service.usecases.views.history import Floats, Ints, short
 from groundspeed.service.wire import views as v
 
 SPARK_COMMITS = 200
 """A sparkline shows this many of the newest commits."""
 SPARK_POINTS = 80
+SPARK_FIGURES = 5
+"""A sparkline shows no more, and a page of them is half as long."""
 SILENT_AFTER = 20
 """Commits without a result after which a series counts as silent."""
 MAX_FACET_VALUES = 24
@@ -40,9 +44,9 @@ def grid(db: Database, slug: str, query: GridQuery, echo: dict[str, str] | None 
     """One page of cards, with the facets of all that match."""
     with db.read() as session:
         project = refs.project_row(session, slug)
-        rows = list(reads_series.series_of_project(session, project.id))
+        rows = reads_series.series_of_project(session, project.id)
         last = reads.last_changes(session, project.id)
-        wanted = [row for row in rows if _matches(row, query)]
+        wanted = [row for row in rows if _matches(row, query)] if query.facets or query.text else list(rows)
         wanted.sort(key=lambda row: _order(row, query.sort, last))
         page = wanted[query.offset : query.offset + query.limit]
         end = query.offset + query.limit
@@ -93,20 +97,19 @@ def _order(row: Any, sort: Sort, last: Mapping[int, Any]) -> tuple[Any, ...]:
     if sort == "recent":
         return (-change.created_at.timestamp() if change is not None else 0.0, _name(row))
     if sort == "noise":
-        noise = row.noise.get("point") if row.noise else None
-        return (-noise if isinstance(noise, (int, float)) else 1.0, _name(row))
+        return (-row.noise if row.noise is not None else 1.0, _name(row))
     return _name(row)
 
 
 def _facets(rows: Sequence[Any], query: GridQuery) -> tuple[v.Facet, ...]:
     """Values of each facet among the series that the other facets leave."""
-    counts: dict[str, Counter[str]] = {}
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         values = facet_values(row)
         wrong = [name for name, wanted in query.facets.items() if values.get(name) != wanted]
         for name, value in values.items():
             if not wrong or wrong == [name]:
-                counts.setdefault(name, Counter())[value] += 1
+                counts[name][value] += 1
     return tuple(
         v.Facet(name=name, values=tuple(sorted(counter.items(), key=_natural))[:MAX_FACET_VALUES])
         for name, counter in counts.items()
@@ -160,32 +163,37 @@ def _effect(change: Any) -> v.Effect:
 
 def sparklines(session: Session, ids: Sequence[int], tip: int, *, until: int | None = None) -> dict[int, v.Spark]:
     """The newest ``SPARK_COMMITS`` commits of each series that has results there; ``until`` another commit's place."""
-    if not ids:
-        return {}
-    values: dict[int, dict[int, list[float]]] = {}
     end = tip if until is None else until
-    for series, position, value in reads_series.recent_values(session, ids, max(0, end - SPARK_COMMITS), end):
-        values.setdefault(series, {}).setdefault(position, []).append(value)
+    rows = reads_series.recent_values(session, ids, max(0, end - SPARK_COMMITS), end) if ids else ()
+    if not rows:
+        return {}
     marks: dict[int, dict[int, str]] = {}
     for row in reads.change_positions(session, ids):
         marks.setdefault(row.series_id, {})[row.position] = row.kind
-    return {series: _spark(points, marks.get(series, {})) for series, points in values.items()}
+    series, position, value = (np.array(column) for column in zip(*rows, strict=True))
+    order = np.lexsort((position, series))
+    series, position, value = series[order], position[order], short(value[order].astype(np.float64), SPARK_FIGURES)
+    edges = [0, *(np.flatnonzero(series[1:] != series[:-1]) + 1).tolist(), len(rows)]
+    return {
+        (id_ := int(series[begin])): _spark(position[begin:after], value[begin:after], marks.get(id_, {}))
+        for begin, after in pairwise(edges)
+    }
 
 
-def _spark(points: Mapping[int, list[float]], marks: Mapping[int, str]) -> v.Spark:
-    """Every point while there are few; otherwise evenly chosen ones, with those at changes."""
-    x = sorted(points)
+def _spark(position: Ints, value: Floats, marks: Mapping[int, str]) -> v.Spark:
+    """Every point while there are few; otherwise evenly chosen ones, with those at changes.
+
+    Of several values of one commit it is their median.
+    """
+    x, y = position.tolist(), value.tolist()
+    if len(set(x)) < len(x):
+        at = {p: refs.middle(value[position == p].tolist()) for p in x}
+        x, y = list(at), list(at.values())
     if len(x) > SPARK_POINTS:
         step = len(x) / SPARK_POINTS
-        x = sorted({x[int(i * step)] for i in range(SPARK_POINTS)} | {x[-1]} | (set(marks) & set(x)))
+        chosen = {int(i * step) for i in range(SPARK_POINTS)} | {len(x) - 1}
+        chosen |= {i for i, p in enumerate(x) if p in marks}
+        x, y = [x[i] for i in sorted(chosen)], [y[i] for i in sorted(chosen)]
     return v.Spark.model_construct(
-        x=tuple(x),
-        y=tuple(_rounded(points[p][0] if len(points[p]) == 1 else median(points[p])) for p in x),
-        changes=tuple((i, marks[p]) for i, p in enumerate(x) if p in marks),
+        x=tuple(x), y=tuple(map(refs.finite, y)), changes=tuple((i, marks[p]) for i, p in enumerate(x) if p in marks)
     )
-
-
-def _rounded(value: float) -> float | None:
-    """Five figures: a sparkline shows no more, and a page of them is half as long."""
-    known = refs.finite(value)
-    return None if known is None else float(f"{known:.5g}")

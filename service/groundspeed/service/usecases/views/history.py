@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_POWERS = np.array([float(f"1e{n}") for n in range(23)])
 _BEST = ("valid", "degraded", "rejected")
 
 
@@ -78,6 +79,16 @@ def thin(values: Sequence[float] | Floats, keep: Collection[int], limit: int) ->
     order = np.lexsort((np.asarray(values, np.float64), np.repeat(np.arange(parts), np.diff(edges))))
     chosen.update(order[edges[:-1]].tolist(), order[edges[1:] - 1].tolist())
     return sorted(chosen)
+
+
+def short(values: Floats, figures: int) -> Floats:
+    """Rounded to so many figures, which as text are fewer; what is no usual size stays as it is."""
+    size = np.abs(values)
+    usual = np.isfinite(values) & (size > 1e-12) & (size < 1e20)
+    order = np.floor(np.log10(size, where=usual, out=np.zeros_like(size))).astype(np.int64)
+    more = _POWERS[np.maximum(figures - 1 - order, 0)]
+    less = _POWERS[np.maximum(order - figures + 1, 0)]
+    return np.where(usual, np.rint(np.where(usual, values, 0.0) * more / less) * less / more, values)
 
 
 def _history(rows: Sequence[Sequence[Any]], places: Mapping[int, int]) -> History:

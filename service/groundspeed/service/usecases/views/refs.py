@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from sqlmodel import Session
@@ -16,6 +17,11 @@ from groundspeed.service.wire import views as v
 def finite(value: float | None) -> float | None:
     """None in place of NaN and infinities: JSON has no word for them."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median; mostly there is one value."""
+    return values[0] if len(values) == 1 else median(values)
 
 
 def project_row(session: Session, slug: str) -> Any:
@@ -42,8 +48,7 @@ def environment_ref(row: Any) -> v.EnvironmentRef:
 
 def series_ref(row: Any) -> v.SeriesRef:
     """From a row of ``reads_series.series_select``."""
-    noise = row.noise.get("point") if row.noise else None
-    return v.SeriesRef.model_construct(
+    return v.SeriesRef(
         id=row.id,
         suite=row.suite,
         benchmark=row.plugin,
@@ -56,7 +61,7 @@ def series_ref(row: Any) -> v.SeriesRef:
         gate=row.gate,
         params=row.params,
         hardware=row.hardware,
-        noise=finite(noise) if isinstance(noise, (int, float)) else None,
+        noise=finite(row.noise),
     )
 
 

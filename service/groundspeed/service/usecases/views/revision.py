@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import Any
 
 from sqlmodel import Session
@@ -78,7 +77,7 @@ def _results(session: Session, project_id: int, found: Any) -> list[v.RevisionRe
         out.append(
             v.RevisionResult(
                 series=refs.series_ref(series),
-                value=median(row.value for row in mine),
+                value=refs.middle([row.value for row in mine]),
                 spread=mine[-1].spread,
                 count=len(mine),
                 run=mine[-1].run_id,
@@ -100,12 +99,13 @@ def _earlier(
         if not wanted or begin == end:
             break
         at = reads.revisions_at(session, project_id, range(begin, end))
-        ids = {row.id or 0: row for row in at.values()}
+        ids = {row.id or 0: row.position or 0 for row in at.values()}
+        commits = {position: refs.revision_ref(row) for position, row in at.items()}
         values: dict[int, dict[int, list[float]]] = {}
         for series_id, revision_id, value in reads_series.values_at(session, wanted, ids):
-            values.setdefault(series_id, {}).setdefault(ids[revision_id].position or 0, []).append(value)
+            values.setdefault(series_id, {}).setdefault(ids[revision_id], []).append(value)
         for id_, by_position in values.items():
             nearest = max(by_position)
-            out[id_] = refs.revision_ref(at[nearest]), median(by_position[nearest])
+            out[id_] = commits[nearest], refs.middle(by_position[nearest])
         wanted -= set(values)
     return out

@@ -35,6 +35,7 @@ SECTIONS = (
     ("[[suite]]", model.SuiteSection),
     ("[measure], also inside a suite as `measure`", model.MeasureSection),
     ("[[schedule]]", model.ScheduleSection),
+    ("[[rename]]", model.RenameSection),
     ("[environment]", model.EnvironmentSection),
     ("[[owner]]", model.OwnerSection),
     ("[pull_request]", model.PullRequestSection),

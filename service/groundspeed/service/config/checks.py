@@ -22,7 +22,26 @@ class Mistake:
 
 def mistakes(config: ProjectConfig) -> list[Mistake]:
     """All of them, in the order of the file's sections."""
-    return [*_paths(config), *_suites(config), *_schedules(config)]
+    return [*_paths(config), *_suites(config), *_schedules(config), *_renames(config)]
+
+
+def _renames(config: ProjectConfig) -> Iterator[Mistake]:
+    """A name that goes on cannot still be there, nor go on as two, nor in a ring."""
+    names = [suite.name for suite in config.suite]
+    seen: set[tuple[str, str]] = set()
+    for index, one in enumerate(config.rename):
+        if one.suite and one.suite not in names:
+            yield Mistake(("rename", index, "suite"), f"there is no suite {one.suite!r}. {near(one.suite, names)}")
+        if not one.suite and one.before in names:
+            yield Mistake(("rename", index, "before"), f"suite {one.before!r} is still there: it was not renamed")
+        if (one.suite, one.before) in seen or one.before == one.after:
+            yield Mistake(("rename", index, "before"), f"{one.before!r} can have one other name, and only one")
+        seen.add((one.suite, one.before))
+    for index, one in enumerate(config.rename):
+        if (one.suite, one.after) in seen:
+            yield Mistake(
+                ("rename", index, "after"), f"{one.after!r} was renamed as well: name the one it is called now"
+            )
 
 
 def near(word: str, known: list[str]) -> str:

@@ -159,6 +159,15 @@ class OwnerSection(Section):
     """Who a regression is assigned to when its suspect commits changed most there; the last rule that fits wins."""
 
 
+class RenameSection(Section):
+    before: Annotated[str, Field(min_length=1, max_length=1000)]
+    """What the benchmark was called."""
+    after: Annotated[str, Field(min_length=1, max_length=1000)]
+    """What it is called now; the series of the old name go on as those of the new, for good."""
+    suite: Annotated[str, Field(max_length=100)] = ""
+    """The suite in which it is named, for suites that hold several (asv); empty: a suite itself was renamed."""
+
+
 class EnvironmentSection(Section):
     track: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
     """Facets of node and stack that make an environment for this project though they would not: patterns."""
@@ -176,5 +185,7 @@ class ProjectConfig(Section):
     suite: Annotated[tuple[SuiteSection, ...], Field(min_length=1)]
     schedule: tuple[ScheduleSection, ...] = ()
     owner: Annotated[tuple[OwnerSection, ...], Field(max_length=1000)] = ()
+    rename: Annotated[tuple[RenameSection, ...], Field(max_length=1000)] = ()
+    """Benchmarks that have another name than before."""
     pull_request: PullRequestSection = PullRequestSection()
     github: GitHubSection = GitHubSection()

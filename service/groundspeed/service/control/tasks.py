@@ -22,6 +22,7 @@ from groundspeed.service.usecases import (
     leases,
     outbox,
     planning,
+    renaming,
     retention,
     silence,
     watch,
@@ -54,6 +55,7 @@ def plan(request_id: int) -> None:
     _said(lambda: planning.plan_request(
         parts.database, parts.mirrors, request_id, _now(), _limits(parts)
     ), f"request {request_id}")  # fmt: skip
+    renaming.carry_over(parts.database, request_id, _now())
 
 
 def _limits(parts: Parts) -> planning.Limits:

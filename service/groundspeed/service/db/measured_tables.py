@@ -52,6 +52,8 @@ class Series(SQLModel, table=True):
     """The detector's own incremental state."""
     detector_version: str = ""
     last_result_at: datetime | None = time_or_none()
+    continued_by_id: int | None = Field(default=None, foreign_key="series.id")
+    """The benchmark has another name now: what was measured under this one belongs to that series."""
     created_at: datetime = time_column()
 
 

@@ -43,13 +43,14 @@ def _named() -> Any:
 
 @cache
 def _of_project() -> Any:
-    return series_select().where(col(t.Series.project_id) == bindparam("project"))
+    own = series_select().where(col(t.Series.project_id) == bindparam("project"))
+    return own.where(col(t.Series.continued_by_id).is_(None))
 
 
 @cache
 def _of_benchmark() -> Any:
     mine = series_select().where(col(t.Series.benchmark_id) == bindparam("benchmark"))
-    return mine.order_by(col(t.Series.id)).limit(400)
+    return mine.where(col(t.Series.continued_by_id).is_(None)).order_by(col(t.Series.id)).limit(400)
 
 
 def series_select() -> Any:

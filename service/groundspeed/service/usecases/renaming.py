@@ -1,12 +1,33 @@
-"""Benchmarks that were renamed: seen where one went and one came with its numbers, and said."""
+"""Benchmarks that were renamed: seen where one went and one came with its numbers, and said; and, once a project's
+``groundspeed.toml`` says so, the series of the old name go on as those of the new.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
+from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlmodel import Session, col
+
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import (
+    AuditEntry,
+    Benchmark,
+    ChangePoint,
+    Request,
+    Result,
+    Series,
+    SeriesMark,
+    Verdict,
+)
 from groundspeed.service.domain.renames import Line, renames
+from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.gate_sides import Compared, Never
+from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.series import ANALYSE
 
 _ABSENT = {"lost", "missing-baseline"}
 """Nothing went wrong on the side that has no number."""
@@ -35,3 +56,96 @@ def _line(one: Compared, values: dict[int, float]) -> Line:
         series.id or 0, one.suite, series.metric, series.unit, series.direction, series.hardware_id, series.params,
         list(values.values()),
     )  # fmt: skip
+
+
+# --- as groundspeed.toml says ----------------------------------------------------------------------------------------
+
+
+def carry_over(db: Database, request_id: int, now: datetime) -> int:
+    """Let series go on under the names that the branch's configuration gives them; returns how many had news.
+
+    Called whenever a request was planned, and a no-op for one that says nothing new: what comes in under an old name
+    later (an older commit is measured) is carried over then. A series has the same plugin and version, metric, unit,
+    hardware and parameters as the one it goes on as.
+    """
+    with db.read() as session:
+        request = session.get(Request, request_id)
+    if request is None or request.kind == "pull_request" or not request.config.get("rename"):
+        return 0
+    with db.transaction() as session:
+        pairs = {
+            (old.id or 0, new.id or 0): (old, new)
+            for rule in request.config["rename"]
+            for old, new in _pairs(session, request.project_id, rule)
+        }
+        for key in sorted(pairs):
+            _move(session, *pairs[key], now)
+        touched = sorted({new for _, new in pairs})
+        if touched:
+            outbox.enqueue(session, ANALYSE, {"series_ids": touched})
+        return len(pairs)
+
+
+def _pairs(session: Session, project_id: int, rule: Mapping[str, Any]) -> list[tuple[Series, Series]]:
+    """Old and new series of one rename, those of the old name that have results."""
+    before, after, within = str(rule["before"]), str(rule["after"]), str(rule.get("suite") or "")
+    query = (
+        select(Series, Benchmark)
+        .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+        .where(col(Series.project_id) == project_id, col(Benchmark.suite).in_([within] if within else [before, after]))
+        .order_by(col(Series.id))
+    )
+    rows = session.execute(query).tuples().all()
+    now = {_meaning(series, benchmark): series for series, benchmark in rows if within or benchmark.suite == after}
+    out = []
+    for series, benchmark in rows:
+        if not within and benchmark.suite != before:
+            continue
+        new = now.get(_meaning(series, benchmark, after if not within else "", (before, after) if within else None))
+        if new is None or new.id == series.id:
+            continue
+        if session.execute(select(col(Result.id)).where(_of_old(series, new)).limit(1)).first() is not None:
+            out.append((series, new))
+    return out
+
+
+def _meaning(
+    series: Series, benchmark: Benchmark, suite: str = "", renamed: tuple[str, str] | None = None
+) -> tuple[object, ...]:
+    """What a series is one of; with another suite, or another value for the one parameter that names its benchmark."""
+    params = dict(series.params)
+    naming = [name for name, value in params.items() if renamed is not None and value == renamed[0]]
+    if renamed is not None and len(naming) == 1:
+        params[naming[0]] = renamed[1]
+    return (
+        suite or benchmark.suite, benchmark.plugin, benchmark.version, series.hardware_id, series.metric, series.unit,
+        series.direction, repr(sorted((name, type(value).__name__, value) for name, value in params.items())),
+    )  # fmt: skip
+
+
+def _of_old(old: Series, new: Series) -> ColumnElement[bool]:
+    """Results under the old name of processes that have none under the new: a process that reports both keeps both."""
+    there = select(col(Result.run_id)).where(col(Result.series_id) == new.id)
+    return and_(col(Result.series_id) == old.id, col(Result.run_id).not_in(there))
+
+
+def _move(session: Session, old: Series, new: Series, now: datetime) -> None:
+    """Results, changes and verdicts, with their identities. Both series are held meanwhile, so that no analysis of
+    either runs beside it.
+    """
+    ids = sorted((old.id or 0, new.id or 0))
+    session.scalars(held(select(Series).where(col(Series.id).in_(ids)).order_by(col(Series.id)))).all()
+    session.execute(update(Result).where(_of_old(old, new)).values(series_id=new.id))
+    session.execute(update(ChangePoint).where(col(ChangePoint.series_id) == old.id).values(series_id=new.id))
+    judged = select(col(Verdict.job_id)).where(col(Verdict.series_id) == new.id)
+    own = col(Verdict.series_id) == old.id
+    session.execute(update(Verdict).where(own, col(Verdict.job_id).not_in(judged)).values(series_id=new.id))
+    session.execute(delete(SeriesMark).where(col(SeriesMark.series_id) == old.id))
+    if old.continued_by_id != new.id:
+        data = {"before": old.id, "params": old.params, "metric": old.metric}
+        session.add(AuditEntry(actor="groundspeed.toml", action="series.renamed", subject_type="series",
+                               subject_id=str(new.id), data=data, at=now))  # fmt: skip
+    old.continued_by_id, old.state, old.last_result_at = new.id, None, None
+    session.add(old)
+    session.add(SeriesMark(series_id=new.id or 0, created_at=now))
+    session.flush()

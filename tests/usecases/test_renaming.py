@@ -1,0 +1,95 @@
+"""A benchmark that was renamed goes on: one history, one analysis, whatever is measured under the old name later."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from groundspeed.service.config import checks
+from groundspeed.service.config.model import ProjectConfig
+from groundspeed.service.db import tables as t
+from groundspeed.service.db.engine import Database
+from groundspeed.service.usecases import renaming
+from groundspeed.service.usecases.analyse import analyse_dirty
+from groundspeed.service.usecases.views import grid
+from world import NOW, World, run, samples
+
+LATER = NOW + timedelta(hours=1)
+
+
+def history(database: Database, rule: dict[str, str]) -> World:
+    """Twenty commits, slower from the fifth on; the last eight were measured under the new name."""
+    world = World(database, config={"rename": [rule]})
+    for x, revision in enumerate(world.commits(20)):
+        level = (1.2 if x >= 5 else 1.0) + 0.001 * (x * 7 % 5)
+        name, suite = ("few", "training") if x >= 12 else ("small", "train")
+        if rule.get("suite"):
+            attempt = world.attempt(world.job(revision))
+            world.report(attempt, run(samples=[samples("time", level, params={"benchmark": name})]))
+        else:
+            world.measure(revision, suite=suite, time=level)
+    return world
+
+
+RULES = [{"before": "train", "after": "training"}, {"suite": "train", "before": "small", "after": "few"}]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["suite", "inside"])
+def test_the_old_series_goes_on_as_the_new(database: Database, rule: dict[str, str]) -> None:
+    world = history(database, rule)
+    analyse_dirty(world.db, LATER)
+    (change,) = world.all(t.ChangePoint)
+    assert renaming.carry_over(world.db, world.request, LATER) == 1
+    assert renaming.carry_over(world.db, world.request, LATER) == 0, "there is nothing new to carry over"
+    old, new = world.all(t.Series)
+    assert (old.continued_by_id, new.continued_by_id) == (new.id, None)
+    assert {one.series_id for one in world.all(t.Result)} == {new.id}
+    analyse_dirty(world.db, LATER)
+    (after,) = world.all(t.ChangePoint, t.ChangePoint.state != "withdrawn")
+    assert (after.id, after.series_id) == (change.id, new.id), "what was shown keeps its identity"
+    assert len(world.all(t.AuditEntry, t.AuditEntry.action == "series.renamed")) == 1
+    assert [card.series.id for card in grid.grid(world.db, "tiny", grid.GridQuery()).cards] == [new.id]
+
+
+def test_what_comes_later_follows_and_what_is_reported_under_both_names_stays(sqlite_database: Database) -> None:
+    world = history(sqlite_database, RULES[1])
+    renaming.carry_over(world.db, world.request, LATER)
+    world.report(
+        world.attempt(world.job(world.revisions[3])),
+        run(samples=[samples("time", 1.0, params={"benchmark": "small"})]),
+    )
+    both = [samples("time", 1.0, params={"benchmark": name}) for name in ("small", "few")]
+    world.report(world.attempt(world.job(world.revisions[4])), run(samples=both))
+    assert renaming.carry_over(world.db, world.request, LATER) == 1
+    old, new = world.all(t.Series)
+    assert [one.series_id for one in world.all(t.Result)].count(old.id) == 1
+    assert len(world.all(t.Result, t.Result.series_id == new.id)) == 22
+    assert renaming.carry_over(world.db, world.request, LATER) == 0
+
+
+def test_another_version_or_unit_is_another_series(sqlite_database: Database) -> None:
+    world = World(sqlite_database, config={"rename": [RULES[0]]})
+    before, after = world.commits(2)
+    world.measure(before, suite="train", time=1.0, rate=5.0)
+    attempt = world.attempt(world.job(after, suite="training"))
+    world.report(attempt, run(plugin_version="2", samples=[samples("time", 1.0)]))
+    assert renaming.carry_over(world.db, world.request, LATER) == 0
+    with world.db.transaction() as session:
+        session.get_one(t.Request, world.request).kind = "pull_request"
+    assert renaming.carry_over(world.db, world.request, LATER) == 0
+
+
+@pytest.mark.parametrize(
+    ("renames", "says"),
+    [
+        ([{"before": "train", "after": "x"}], "suite 'train' is still there"),
+        ([{"before": "a", "after": "b"}, {"before": "a", "after": "c"}], "can have one other name"),
+        ([{"before": "a", "after": "b"}, {"before": "b", "after": "c"}], "'b' was renamed as well"),
+        ([{"suite": "trian", "before": "a", "after": "b"}], "no suite 'trian'. Did you mean 'train'?"),
+    ],
+)
+def test_a_rename_that_cannot_be_is_named(renames: list[dict[str, str]], says: str) -> None:
+    suite = [{"name": "train", "plugin": "training"}]
+    config = ProjectConfig.model_validate({"project": {"name": "x"}, "suite": suite, "rename": renames})
+    assert any(says in mistake.message for mistake in checks.mistakes(config))

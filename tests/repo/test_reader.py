@@ -143,3 +143,32 @@ def test_a_secret_reaches_git_by_environment_for_its_host_alone(tmp_path: Path) 
     assert authorization("git@example.org:a/b", "s3cret") == {}
     with pytest.raises(Invalid, match="GROUNDSPEED_CREDENTIAL_NOPE"):
         Mirrors(tmp_path).open("https://git.example.org/a/b.git", "nope")
+
+
+def test_what_a_killed_git_left_does_not_stop_the_next(tmp_path: Path, mirrors: Mirrors) -> None:
+    """Its locks, and a clone that was cut, go; the fetch brings what is new."""
+    repo, _ = toy(tmp_path / "r", 2)
+    mirror = mirrors.open(str(tmp_path / "r")).path
+    for name in ("packed-refs.lock", "HEAD.lock", "refs/heads/main.lock", "objects/pack/tmp_pack_x"):
+        (mirror / name).parent.mkdir(exist_ok=True)
+        (mirror / name).touch()
+    cut = mirror.with_name(f".clone-{mirror.name}-cut")
+    cut.mkdir()
+    new = repo.commit("New", {"a": "1"})
+    assert mirrors.open(str(tmp_path / "r")).branch_tip("main") == new
+    assert not cut.exists()
+
+
+def test_a_mirror_that_was_damaged_is_made_anew(tmp_path: Path, mirrors: Mirrors) -> None:
+    """As after a power cut: refs that name objects which are not there, or no HEAD."""
+    repo, _ = toy(tmp_path / "r", 2)
+    mirror = mirrors.open(str(tmp_path / "r")).path
+    for pack in mirror.glob("objects/pack/*"):
+        pack.unlink()
+    new = repo.commit("New", {"a": "1"})
+    seen = mirrors.open(str(tmp_path / "r"))
+    assert seen.history(new, 9)[0].sha == new
+    assert len(seen.history(new, 9)) == 3
+    (mirror / "HEAD").unlink()
+    assert len(mirrors.open(str(tmp_path / "r")).history(new, 9)) == 3
+    assert [p.name for p in mirrors.root.iterdir() if p.is_dir()] == [mirror.name]

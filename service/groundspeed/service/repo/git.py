@@ -15,6 +15,7 @@ _SETTINGS = (
     "core.fsmonitor=false",
     "safe.directory=*",
     "gc.auto=0",
+    "core.useReplaceRefs=false",
 )
 
 
@@ -31,8 +32,9 @@ def git(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
+    hold: Sequence[int] = (),
 ) -> str:
-    """Standard output of a git command, decoded with replacement.
+    """Standard output of a git command, decoded with replacement. ``hold``: descriptors of locks that it keeps.
 
     Raises :class:`GitFailed`, or :class:`Unavailable` when git is missing or takes longer than ``timeout_s``.
     """
@@ -46,6 +48,7 @@ def git(
             capture_output=True,
             timeout=timeout_s,
             check=False,
+            pass_fds=hold,
         )
     except FileNotFoundError:
         if cwd is not None and not cwd.is_dir():

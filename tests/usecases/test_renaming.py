@@ -13,7 +13,8 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import renaming
 from groundspeed.service.usecases.analyse import analyse_dirty
 from groundspeed.service.usecases.views import grid
-from world import NOW, World, run, samples
+from groundspeed.service.usecases.views.revision import revision_page
+from world import NOW, World, run, samples, sha
 
 LATER = NOW + timedelta(hours=1)
 
@@ -40,6 +41,8 @@ def test_the_old_series_goes_on_as_the_new(database: Database, rule: dict[str, s
     world = history(database, rule)
     analyse_dirty(world.db, LATER)
     (change,) = world.all(t.ChangePoint)
+    seen = [revision_page(world.db, "tiny", sha(f"True-{x}")).renamed for x in (11, 12, 13)]
+    assert [[(one.before, one.after) for one in found] for found in seen] == [[], [(rule["before"], rule["after"])], []]
     assert renaming.carry_over(world.db, world.request, LATER) == 1
     assert renaming.carry_over(world.db, world.request, LATER) == 0, "there is nothing new to carry over"
     old, new = world.all(t.Series)

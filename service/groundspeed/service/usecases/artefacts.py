@@ -99,18 +99,21 @@ def mark_stored(database: Database, store: Store, attempt_id: str, now: datetime
     """Note which of the attempt's artefacts have arrived, and read its kernel tables: file and report come in either
     order.
     """
-    with database.transaction() as session:
+    with database.read() as session:
         waiting = select(Artefact).where(col(Artefact.attempt_id) == attempt_id, col(Artefact.stored).is_(False))
         arrived = [one for one in session.scalars(waiting) if store.has(one.sha256)]
-        for one in arrived:
-            if one.kind == tables.KIND and one.run_id is not None:
-                tables.keep(session, one.run_id, store.path(one.sha256), now)
-        if arrived:
-            mark = update(Artefact).where(
-                col(Artefact.attempt_id) == attempt_id, col(Artefact.sha256).in_([one.sha256 for one in arrived])
-            )
-            session.execute(mark.values(stored=True))
-        return len(arrived)
+    if not arrived:
+        return 0
+    kept = [
+        tables.row(one.run_id, store.path(one.sha256), now)
+        for one in arrived
+        if one.kind == tables.KIND and one.run_id is not None
+    ]
+    with database.transaction() as session:
+        tables.keep(session, kept)
+        mark = update(Artefact).where(col(Artefact.id).in_([one.id for one in arrived]))
+        session.execute(mark.values(stored=True))
+    return len(arrived)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ async def put_artefact(
         async for chunk in request.stream():
             upload.write(chunk)
         upload.finish()
-    artefacts.mark_stored(parts.database, store, attempt_id, now)
+    await run_in_threadpool(artefacts.mark_stored, parts.database, store, attempt_id, now)
     return v1.Ack()
 
 

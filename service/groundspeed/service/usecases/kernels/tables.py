@@ -37,16 +37,19 @@ class NoTable(ValueError):
     """A file that is no kernel table; its words are shown to people."""
 
 
-def keep(session: Session, run_id: int, path: Path, now: datetime) -> None:
-    """Store what a run's file says; the second file of a run, or the same once more, changes nothing."""
-    kernels: bytes | None = None
+def row(run_id: int, path: Path, now: datetime) -> dict[str, Any]:
+    """What a run's file says, or why it says nothing."""
     try:
-        kernels, why = _packed(_read(path)), ""
+        kernels = _packed(_read(path))
     except NoTable as error:
-        why = str(error)
-    session.execute(
-        insert_new(session, KernelTable), [{"run_id": run_id, "kernels": kernels, "why": why, "created_at": now}]
-    )
+        return {"run_id": run_id, "kernels": None, "why": str(error), "created_at": now}
+    return {"run_id": run_id, "kernels": kernels, "why": "", "created_at": now}
+
+
+def keep(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store them; the second file of a run, or the same once more, changes nothing."""
+    if rows:
+        session.execute(insert_new(session, KernelTable), list(rows))
 
 
 def load(session: Session, run_ids: Collection[int]) -> tuple[dict[int, Table], list[str]]:

@@ -11,7 +11,7 @@ from groundspeed.service.db import reads, reads_series, reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases.kernels import views as kernel_views
-from groundspeed.service.usecases.views import refs
+from groundspeed.service.usecases.views import refs, renamed
 from groundspeed.service.usecases.views.overview import revision_states
 from groundspeed.service.usecases.views.runs import run_row
 from groundspeed.service.wire import views as v
@@ -32,6 +32,7 @@ def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
         series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in changes])}
         failed = reads_work.failed_runs_of_revision(session, found.id or 0)
         names = refs.Names(session, [found.id])
+        results = tuple(_results(session, project.id, found))
         return v.RevisionPage(
             project=refs.project_ref(project),
             revision=refs.revision_ref(found),
@@ -39,13 +40,14 @@ def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
             previous=near[0],
             next=near[1],
             state=revision_states(session, [found])[0],
-            results=tuple(_results(session, project.id, found)),
+            results=results,
             changes=tuple(
                 v.AffectedSeries(series=refs.series_ref(series[c.series]), change=c)
                 for c in refs.changes(session, changes)
             ),
             failures=tuple(run_row(run, suite, node, names) for run, suite, node in failed),
             kernels=_kernels(session, found, changes),
+            renamed=renamed.hints(session, project.id, found, results),
             notes=tuple(event.title for event in reads.annotations_at(session, found.id or 0)),
         )
 

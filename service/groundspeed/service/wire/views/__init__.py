@@ -71,6 +71,7 @@ from groundspeed.service.wire.views.regressions import (
 )
 from groundspeed.service.wire.views.runs import (
     ArtefactView,
+    Renamed,
     RevisionPage,
     RevisionResult,
     RunPage,
@@ -153,6 +154,7 @@ __all__ = [
     "RegressionDetail",
     "RegressionList",
     "RegressionRow",
+    "Renamed",
     "RequestNews",
     "RequestPage",
     "RequestRow",

@@ -39,6 +39,19 @@ class RunRow(View):
     revision: RevisionRef
 
 
+class Renamed(View):
+    """A benchmark that looks renamed: one ended before the commit, another begins at it with the same numbers."""
+
+    before: str
+    """The old name, of a suite or of a benchmark inside one; ``after`` is the new."""
+    after: str
+    series_before: SeriesRef
+    """One of the old name's series; ``series_after`` is what it would go on as."""
+    series_after: SeriesRef
+    ratio: float
+    """The new level over the old."""
+
+
 class RevisionPage(View):
     project: ProjectRef
     revision: RevisionRef
@@ -51,6 +64,7 @@ class RevisionPage(View):
     failures: tuple[RunRow, ...]
     kernels: tuple[Kernels, ...] = ()
     """Of the changes that begin here, or of a gate on this commit, where tables of kernels were kept."""
+    renamed: tuple[Renamed, ...] = ()
     notes: tuple[str, ...]
     """What people wrote at it; graphs show them."""
 

@@ -124,6 +124,12 @@ def seed(name: str) -> bytes:
     return (TEXTS[name] if name in TEXTS else json.dumps(DOCUMENTS[name])).encode("utf-8")
 
 
+def with_run(name: str, rng: random.Random) -> bytes:
+    """A sound file of any form of the format, with a long run of one thing in it."""
+    start = rng.choice((TEXTS.get(name) or DOCUMENTS[name], *MORE.get(name, ())))
+    return _run((start if isinstance(start, str) else json.dumps(start)).encode(), rng)
+
+
 def damaged(name: str, rng: random.Random) -> bytes:
     """A file of the format with something wrong in it."""
     start = rng.choice((TEXTS.get(name) or DOCUMENTS[name], *MORE.get(name, ())))
@@ -137,6 +143,8 @@ def damaged(name: str, rng: random.Random) -> bytes:
         data = data.decode("utf-8", "replace").encode("utf-16")
     for _ in range(rng.randint(1, 6)):
         data = rng.choice((_cut, _flip, _repeat, _number, _swap))(data, rng)
+    if rng.random() < 0.02:
+        data = _run(data, rng)
     return data[:200_000]
 
 
@@ -171,6 +179,44 @@ def _repeat(data: bytes, rng: random.Random) -> bytes:
     lines = data.split(b"\n")
     at = rng.randrange(len(lines))
     return b"\n".join(lines[:at] + [lines[at]] * rng.choice([2, 3, 500]) + lines[at + 1 :])
+
+
+RUNS = (
+    " ",
+    "\n",
+    "\t",
+    "=",
+    "-",
+    "│",
+    "(x) ",
+    "a ",
+    "1 ",
+    "# ",
+    "#",
+    "a",
+    "0",
+    ".",
+    ",",
+    "/",
+    '"',
+    "[",
+    "{",
+    "|",
+    ": ",
+    "\r\n",
+    "_",
+    "[1,0]",
+)
+"""What regular expressions take long over when there is much of it."""
+
+
+def _run(data: bytes, rng: random.Random, length: int = 20_000) -> bytes:
+    """The same thing thousands of times, within a line or at its ends."""
+    lines, run = data.split(b"\n"), rng.choice(RUNS).encode()
+    at = rng.randrange(len(lines))
+    where = rng.choice((0, len(lines[at]), rng.randrange(len(lines[at]) + 1)))
+    lines[at] = lines[at][:where] + run * (length // len(run)) + lines[at][where:]
+    return b"\n".join(lines)
 
 
 def _number(data: bytes, rng: random.Random) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +23,27 @@ def test_no_damaged_file_breaks_an_importer(name: str) -> None:
     targets.TARGETS[name](seeds.seed(name))
     for _ in range(150):
         targets.TARGETS[name](seeds.damaged(name, rng))
+
+
+FOUND = sorted((Path(__file__).resolve().parent / "found").glob("*/*"))
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_fuzzing_has_found_stays_found(path: Path) -> None:
+    """Inputs, each in the folder of its target, that once took for ever or broke something."""
+    targets.TARGETS[path.parent.name](path.read_bytes())
+    targets.anything(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", sorted(targets.TARGETS))
+def test_no_long_run_of_anything_takes_long(name: str) -> None:
+    """Twenty thousand blanks or strokes within a line, where an expression that looks again and again takes seconds
+    of the processor's time, and one that tries every way to cut them takes for ever.
+    """
+    rng, began = random.Random(name), time.process_time()
+    for _ in range(25):
+        targets.TARGETS[name](seeds.with_run(name, rng))
+    assert time.process_time() - began < 25 * 0.5
 
 
 @pytest.mark.parametrize("name", sorted(set(detect.BY_NAME) - {"csv"}))

@@ -17,7 +17,7 @@ _ASV = re.compile(r"^\[\s*\d+\.\d+%\] ··· (\S+\.\S+)\s+(.+?)\s*$")
 _ASV_COMMIT = re.compile(r"^\[\s*\d+\.\d+%\] · For \S+ commit ([0-9a-f]{7,40})\b(?: <([^>]+)>)?")
 _ASV_ENVIRONMENT = re.compile(r"^\[\s*\d+\.\d+%\] ·· Benchmarking (\S+)")
 _ASV_VALUE = re.compile(r"^([-+\d.]+)(?:±([-+\d.]+))?([a-zA-Zμµ%]*)$")
-_ASV_TABLE = re.compile(r"^\s+(?:=+\s*)+$")
+_ASV_TABLE = re.compile(r"^\s+=[=\s]*$")
 _ASV_SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "": 1.0, "m": 1e-3, "μ": 1e-6, "µ": 1e-6, "n": 1e-9}
 _CATCH_HEAD = re.compile(r"^(.*\S)\s+(\d+)\s+(\d+)\s+[\d.]+ (?:ns|us|ms|s|m)\s*$")
 _CATCH_VALUES = re.compile(
@@ -51,7 +51,7 @@ def parse(document: Document) -> Iterator[Item]:
 def _one_a_line(document: Document) -> Iterator[Item]:
     """benchmark.js gives operations a second, Luau's benchmarks milliseconds; both a margin of error in percent."""
     found = False
-    for number, line in document.lines():
+    for number, line in document.brief_lines():
         where = document.where(number)
         if match := _JS.match(line):
             value, margin, count = number_of(match[2]), number_of(match[3]), int((match[4] or "1")[:9])
@@ -75,7 +75,7 @@ def _asv(document: Document) -> Iterator[Item]:
     commit, branch, environment, found = "", "", "", False
     table: list[tuple[int, str]] = []
     name = ""
-    for number, line in document.lines():
+    for number, line in document.brief_lines():
         if match := _ASV_COMMIT.match(line):
             commit, branch = match[1], match[2] or ""
         elif match := _ASV_ENVIRONMENT.match(line):
@@ -155,7 +155,7 @@ def _table(origin: Origin, name: str, rows: list[tuple[int, str]], document: Doc
 
 def _catch2(document: Document) -> Iterator[Item]:
     name, samples, step, found = "", 0, 0, False
-    for number, line in document.lines():
+    for number, line in document.brief_lines():
         if match := _CATCH_HEAD.match(line):
             name, samples, step, found = match[1].strip(), int(match[2][:9]), 1, True
         elif step and (match := _CATCH_VALUES.match(line)):

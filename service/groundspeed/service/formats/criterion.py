@@ -31,7 +31,7 @@ TREE_FILES = ("benchmark.json", "estimates.json", "sample.json", "tukey.json", "
 _TIME = Metric("time", "s", -1, "time", "wall")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _RANGE = re.compile(
-    r"^(.*?)\s*(time|thrpt):\s+\[([-+0-9.eE]+) (\S+) ([-+0-9.eE]+) (\S+) ([-+0-9.eE]+) (\S+)\]\s*$"
+    r"(time|thrpt):\s+\[([-+0-9.eE]+) (\S+) ([-+0-9.eE]+) (\S+) ([-+0-9.eE]+) (\S+)\]\s*$"
 )  # the lower bound, the estimate and the upper bound, each with its unit
 _PANIC = re.compile(r"^thread '(.*)' panicked at (.*)$")
 _BENCHMARKING = re.compile(r"^Benchmarking (.+?)(?:: (?:Warming up|Collecting|Analyzing).*)?$")
@@ -154,16 +154,16 @@ def _raw_csv(document: Document) -> Iterator[Item]:
 
 def _console(document: Document) -> Iterator[Item]:
     origin, current, alone, measured, found = Origin(tool=NAME), "", "", "", False
-    for number, raw in document.lines():
+    for number, raw in document.brief_lines():
         line = _ANSI.sub("", raw).rstrip()
         if match := _LIBTEST.match(line):
             found = True
             yield _libtest(match, document.where(number))
-        elif match := _RANGE.match(line):
+        elif match := _RANGE.search(line):
             found = True
             # a throughput is of the time above it
-            own = match[1].strip()
-            measured = own or (measured if match[2] == "thrpt" else "") or alone or current
+            own = line[: match.start()].strip()
+            measured = own or (measured if match[1] == "thrpt" else "") or alone or current
             yield from _range(origin, measured, match, document.where(number))
         elif match := _PANIC.match(line):
             found = True
@@ -179,14 +179,14 @@ def _console(document: Document) -> Iterator[Item]:
 
 
 def _range(origin: Origin, name: str, match: re.Match[str], where: Where) -> Iterator[Item]:
-    numbers = [_number(match[i]) for i in (3, 5, 7)]
-    units = [parse_unit(match[i]) for i in (4, 6, 8)]
+    numbers = [_number(match[i]) for i in (2, 4, 6)]
+    units = [parse_unit(match[i]) for i in (3, 5, 7)]
     if any(n is None for n in numbers) or not name:
         yield Skipped("has a bound that is no number, or no name before it", where)
         return
     low, centre, high = (n * u.factor for n, u in zip(numbers, units, strict=True) if n is not None)
     benchmark, params = _name(name)
-    metric = _TIME if match[2] == "time" else Metric("throughput", units[1].unit, 1, "rate", "wall", gate=False)
+    metric = _TIME if match[1] == "time" else Metric("throughput", units[1].unit, 1, "rate", "wall", gate=False)
     yield Record(
         origin, benchmark, metric, where, centre, params, spread=0.5 * max(high - low, 0.0),
         summary={"low": low, "high": high},

@@ -156,7 +156,7 @@ def _advice(head: str) -> str:
 
 _NOT_READ = (
     (
-        re.compile(r"│.*(?:sec/op|B/op|allocs/op|B/s|vs base)|^,\S+,CI,", re.MULTILINE),
+        re.compile(r"│[ \t]+(?:sec/op|B/op|allocs/op|B/s)\b|^,[^,\s]+,CI,", re.MULTILINE),
         "It is a comparison of benchstat: import the two files that benchstat compared.",
     ),
     (
@@ -164,7 +164,7 @@ _NOT_READ = (
         "It looks like Bencher's own JSON: write name, value and unit as github-action-benchmark's custom JSON does.",
     ),
     (
-        re.compile(r"^\s*Instructions:\s+[\d,]+", re.MULTILINE),
+        re.compile(r"^[ \t]*Instructions:[ \t]+\d", re.MULTILINE),
         "It looks like a count of instructions by Callgrind: write what is to be kept as a table with --map.",
     ),
 )

@@ -100,19 +100,18 @@ _SUBMISSION = re.compile(
     re.IGNORECASE,
 )
 """Where a submission keeps what LoadGen wrote: its files call every model PySUT, and Interactive Server."""
-_SUMMARY_LINE = re.compile(r"^\s*([A-Za-z0-9][^:]*?)\s*:\s*(\S.*?)\s*$")
 
 
 def _summary(document: Document) -> Iterator[Item]:
     """LoadGen's mlperf_log_summary.txt: what mlperf_log_detail.txt says, for people."""
     log, last = _Log(), 1
     for number, line in document.lines():
-        match = _SUMMARY_LINE.match(line)
-        if match is None:
+        key, _, text = (part.strip() for part in line.partition(":"))
+        if not text or not key[:1].isalnum():
             if log.results and line.startswith("Test Parameters Used"):
                 break
             continue
-        last, name, text = number, re.sub(r"[\s/]+", "_", match[1].lower()), match[2]
+        last, name = number, re.sub(r"[\s/]+", "_", key.lower())
         if name == "sut_name":
             log.values["submission_benchmark"] = text
         elif name == "scenario":

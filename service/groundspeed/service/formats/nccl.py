@@ -83,9 +83,9 @@ def sniff(head: str) -> bool:
     if "nccl-tests version" in head or "rccl-tests version" in head or "Collective test starting:" in head:
         return True
     return bool(
-        (re.search(r"#?\s*size\s+count(\s+type)?\b", head, re.MULTILINE) and "busbw" in head)
+        (re.search(r"\bsize[ \t]+count\b", head) and "busbw" in head)
         or "Avg bus bandwidth" in head
-        or re.search(r"^#\s+\(B\)\s+\(elements\)|# nThread \d+ nGpus \d+ minBytes \d", head, re.MULTILINE)
+        or re.search(r"^#[ \t]+\(B\)[ \t]+\(elements\)|# nThread \d+ nGpus \d+ minBytes \d", head, re.MULTILINE)
     )
 
 

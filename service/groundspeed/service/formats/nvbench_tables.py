@@ -13,7 +13,7 @@ from groundspeed.service.formats.source import Document
 
 _CSV_HEAD = "Benchmark,Device,Device Name,"
 _RESULTS = "# Benchmark Results"
-_DEVICES = re.compile(r"^# Devices\s*\n\s*## \[\d+\] `", re.MULTILINE)
+_DEVICES = re.compile(r"^# Devices[ \t]*\n+## \[\d+\] `", re.MULTILINE)
 _DEVICE = re.compile(r"### \[(\d+)\] (.+)")
 _COLUMNS: dict[str, Metric] = {
     "GPU Time": METRICS["nv/cold/time/gpu/mean"],

@@ -19,6 +19,8 @@ from groundspeed.service.formats.records import Refused, Where
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 """A document that has to be held as a whole (JSON) may be this long after unpacking."""
 MAX_LINE_CHARS = 8 * 1024 * 1024
+BRIEF_CHARS = 4000
+"""No line that a tool prints for people is longer; what is would only cost time to look through."""
 HEAD_BYTES = 64 * 1024
 
 _MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"))
@@ -94,6 +96,11 @@ class Document:
                     yield number, line.rstrip("\r\n")
         except _UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", number, "Is the file complete?")
+
+    def brief_lines(self) -> Iterator[tuple[int, str]]:
+        """The same, each cut after BRIEF_CHARS."""
+        for number, line in self.lines():
+            yield number, line[:BRIEF_CHARS]
 
     def json(self) -> Any:
         """All of it as JSON (NaN and Infinity are read); refused with the line where it breaks."""

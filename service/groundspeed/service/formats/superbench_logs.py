@@ -19,7 +19,7 @@ from groundspeed.service.formats.records import (
     number_of,
     spread_of,
 )
-from groundspeed.service.formats.source import Document
+from groundspeed.service.formats.source import BRIEF_CHARS, Document
 from groundspeed.service.formats.times import parse_time
 
 NAME = "gpu-tool-log"
@@ -75,8 +75,8 @@ class _State:
 
 
 def sniff(head: str) -> bool:
-    lines = head.splitlines()
-    return any(p.search(line) for line in lines[:2000] for p in (_NVB_SUM, _NVB_RUN, _COPY, _STEP, _IB_TEST)) or (
+    lines = [line[:BRIEF_CHARS] for line in head.splitlines()[:2000]]
+    return any(p.search(line) for line in lines for p in (_NVB_SUM, _NVB_RUN, _COPY, _STEP, _IB_TEST)) or (
         (("TensorRT" in head or "=== Model Options ===" in head) and "[I]" in head) or "nvbandwidth Version" in head
         or "DeepSpeed" in head or "megatron" in head.lower() or bool(_MEGATRON.search(head))
     )  # fmt: skip
@@ -92,7 +92,7 @@ def parse(document: Document) -> Iterator[Item]:
         _infiniband,
         _megatron,
     )
-    for number, line in document.lines():
+    for number, line in document.brief_lines():
         for reader in readers:
             items = list(reader(state, line, number))
             found = found or bool(items)

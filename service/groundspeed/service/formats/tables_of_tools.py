@@ -18,13 +18,15 @@ _GBENCH_LINE = re.compile(
     r"(?P<rest>.*)$"
 )
 _GBENCH_ERROR = re.compile(r"^(?P<name>\S+)\s+(?:ERROR OCCURRED|SKIPPED): '(?P<why>.*)'\s*$")
-_GBENCH_HEAD = re.compile(r"^Benchmark\s+Time\s+CPU\s+Iterations", re.MULTILINE)
+_GBENCH_HEAD = re.compile(r"^Benchmark[ \t]+Time[ \t]+CPU[ \t]+Iterations", re.MULTILINE)
 _GBENCH_CSV = "name,iterations,real_time,cpu_time,time_unit"
 _DERIVED = re.compile(r"_(?:mean|median|stddev|cv|BigO|RMS)$")
 _COUNTER = re.compile(r"([A-Za-z_][\w/. -]*?)=([-+\d.eE]+)([kMGTmunp]i?)?(/s)?(?=\s|$)")
 _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12}
 _BINARY = {"k": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4}
-_JMH_HEAD = re.compile(r"^Benchmark\s+(?:\(.+?\)\s+)*Mode\s+(?:Cnt\s+)?Score\b.*Units\s*$", re.MULTILINE)
+_JMH_HEAD = re.compile(
+    r"^Benchmark[ \t]+(?:\([^()\n]+\)[ \t]+)*Mode[ \t]+(?:Cnt[ \t]+)?Score\b.*Units[ \t]*$", re.MULTILINE
+)
 _JMH_TAIL = re.compile(
     r"\s(?P<mode>thrpt|avgt|sample|ss)\s+(?:(?P<count>\d+)\s+)?(?P<score>≈ ?\S+|[-\d.,]+(?:E[-+]?\d+)?|NaN)"
     r"(?:\s+±\s*(?P<error>[\d.,NaE+-]+))?\s+(?P<unit>\S+)\s*$"

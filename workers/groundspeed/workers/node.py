@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
+import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
@@ -32,6 +34,7 @@ class WorkerNode:
     def __init__(self, node: Node, version: str, stop: threading.Event) -> None:
         self._node = node
         self._version = version
+        self._instance = instance_of(node.settings.home)
         self._stop = stop
         self._registered = threading.Event()
         self._paused = ""
@@ -231,11 +234,12 @@ class WorkerNode:
                 address=settings.address or own_address(settings.api_url),
                 sandbox=sandbox.available()[0] if settings.sandbox == "auto" else "",
                 hygiene=hygiene.findings(),
+                instance=self._instance,
             )
         )
         if not reply.accepted:
             logger.error("the service does not take this worker: %s", reply.reason)
-            return _MISMATCH_PAUSE_S
+            return min(_MISMATCH_PAUSE_S, 3 * reply.heartbeat_s)
         self._heartbeat_s = reply.heartbeat_s
         self._told, self._looked_at = fingerprint(found), time.monotonic()
         self._registered.set()
@@ -250,6 +254,7 @@ class WorkerNode:
                 protocol=v1.PROTOCOL,
                 attempts=running,
                 hygiene=() if running else hygiene.findings(),
+                instance=self._instance,
             )
         )
         if reply.state == "unknown" or (not running and self._changed()):
@@ -276,6 +281,19 @@ class WorkerNode:
         stack = system.stack_facets(self._node.stack, self._node.settings.stack)
         found = facets.merge(stack, loaded.facets(self._node.stack), hygiene.environment(), system.facets())
         return facets.choose(found, self._node.settings.track_facets, self._node.settings.info_facets)
+
+
+def instance_of(home: Path) -> str:
+    """Names this worker's folder for good: two workers of one node name can be told apart by it."""
+    note = home / "instance"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        told = note.read_text(encoding="ascii").strip()
+        if re.fullmatch("[0-9a-f]{32}", told):
+            return told
+    made = uuid.uuid4().hex
+    with contextlib.suppress(OSError):  # a full disk: it is another one after a restart
+        note.write_text(made + "\n", encoding="ascii")
+    return made
 
 
 def own(found: tuple[v1.DeviceSpec, ...], chosen: tuple[str, ...]) -> tuple[v1.DeviceSpec, ...]:

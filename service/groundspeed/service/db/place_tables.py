@@ -89,6 +89,8 @@ class Node(SQLModel, table=True):
     sandbox: str = ""
     address: str = ""
     """Where other nodes reach this one."""
+    instance: str = Field(default="", max_length=64, sa_column_kwargs={"server_default": ""})
+    """Of the worker that registered last."""
     hardware_id: int | None = Field(default=None, foreign_key="hardware.id")
     environment_id: int | None = Field(default=None, foreign_key="environment.id")
     info: list[dict[str, Any]] = json_column(list)

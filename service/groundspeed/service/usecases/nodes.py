@@ -32,6 +32,8 @@ from groundspeed.service.wire import v1
 
 _HYGIENE = "Hygiene: "
 _LISTED = 8
+ALIVE_BEATS = 3
+"""A worker that was silent for so many signs of life is gone, and its name free."""
 _REMEMBERED = 10_000
 # By engine, not by address: a database that was emptied or restored is opened anew, and its ids start again.
 _offers: WeakKeyDictionary[Engine, dict[int | None, tuple[datetime, Offer]]] = WeakKeyDictionary()
@@ -54,6 +56,9 @@ def register(database: Database, message: v1.RegisterRequest, now: datetime, hea
         return v1.RegisterReply(accepted=False, reason=why, heartbeat_s=heartbeat_s)
     with database.transaction() as session:
         node = _ensure_node(session, message.node, now)
+        if other := _taken(node, message.instance, now, heartbeat_s):
+            return v1.RegisterReply(accepted=False, reason=other, heartbeat_s=heartbeat_s)
+        node.instance = message.instance
         hardware = hardware_id(session, message.hardware)
         environment = environment_id(session, message.environment, now) if message.environment else None
         _note_environment(session, node, environment, now)
@@ -78,6 +83,8 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
         node = session.scalars(held(select(Node).where(col(Node.name) == name))).one_or_none()
         if node is None:
             return v1.NodeHeartbeatReply(state="unknown", reason="The node is not known: register it.")
+        if message.instance and message.instance != node.instance:
+            return v1.NodeHeartbeatReply(state="unknown", reason="Another worker has this name: register again.")
         node.seen_at = now
         _hygiene(session, node, message.hygiene, now)
         session.add(node)
@@ -87,6 +94,19 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
             return v1.NodeHeartbeatReply(state="unknown", reason="The environment has changed: register again.")
         reply = {"state": node.state, "reason": node.state_reason, "waiting": _reserved(session, node)}
         return v1.NodeHeartbeatReply.model_validate(reply)
+
+
+def _taken(node: Node, instance: str, now: datetime, heartbeat_s: float) -> str:
+    """Why a worker may not have this name: another has it and is alive. Two of a name would take each other's jobs."""
+    if node.seen_at is None or not instance or not node.instance or node.instance == instance:
+        return ""
+    silent_s = (now - node.seen_at).total_seconds()
+    if not 0 <= silent_s < ALIVE_BEATS * heartbeat_s:
+        return ""
+    return (
+        f"Another worker is called {node.name!r} and gave a sign of life {silent_s:.0f} s ago. Give this one another "
+        "name with GROUNDSPEED_WORKER_NODE; if the other has just ended, this one is taken soon."
+    )
 
 
 def _reserved(session: Session, node: Node) -> bool:

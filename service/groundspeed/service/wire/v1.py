@@ -136,6 +136,8 @@ class RegisterRequest(Wire):
     """The working sandbox for untrusted code ("bubblewrap"), or empty."""
     hygiene: tuple[str, ...] = ()
     """Findings in words that should take the node out of use; empty: clean."""
+    instance: Annotated[str, Field(max_length=64)] = ""
+    """Made with the worker's folder: tells two workers of one name apart, and not one before and after a restart."""
 
 
 class RegisterReply(Wire):
@@ -151,6 +153,7 @@ class NodeHeartbeat(Wire):
     environment_fingerprint: str = ""
     attempts: tuple[str, ...] = ()
     hygiene: tuple[str, ...] = ()
+    instance: Annotated[str, Field(max_length=64)] = ""
 
 
 class NodeHeartbeatReply(Wire):

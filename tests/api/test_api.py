@@ -8,9 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlmodel import select
 
 from fleet import START, Fleet, fleet, registration
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import KernelTable
 from groundspeed.service.usecases import tokens
 from groundspeed.service.wire import v1
 from web_server import app, serve
@@ -96,7 +98,7 @@ def test_an_artefact_is_checked_limited_and_never_shown_as_a_page(api: httpx.Cli
     body = b"<script>alert(1)</script>"
     sha = hashlib.sha256(body).hexdigest()
     key = world.jobs()[0].spec["benchmarks"][0]["key"]
-    ref = {"kind": "trace", "name": "trace.html", "sha256": sha, "size_bytes": len(body), "media_type": "text/html"}
+    ref = {"kind": "kernel-table", "name": "k.html", "sha256": sha, "size_bytes": len(body), "media_type": "text/html"}
     report = run(key, plugin="training", plugin_version=version(), artefacts=[ref])
     post(api, f"/attempts/{attempt}/runs", v1.RunBatch(runs=(report,)))
     assert api.get(f"/api/v1/attempts/{attempt}/artefacts/{sha}").status_code == 404
@@ -108,6 +110,8 @@ def test_an_artefact_is_checked_limited_and_never_shown_as_a_page(api: httpx.Cli
     assert (found.content, found.headers["content-type"]) == (body, "application/octet-stream")
     assert found.headers["content-disposition"].startswith("attachment")
     assert api.put(f"/api/v1/attempts/none/artefacts/{sha}", content=body).status_code == 404
+    with world.db.read() as session:
+        assert session.exec(select(KernelTable.why)).all() == ["the kernel table is no JSON"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from groundspeed.service.domain.kernels.told import Told, ToldRow
 from groundspeed.service.domain.pulls.report import Report, Row, conclusion
-from groundspeed.service.forge.render import LIMIT, MARKER, body, comment, headline
+from groundspeed.service.forge.render import LIMIT, MARKER, body, comment, headline, marks
 
 BASE, HEAD, URL = "a" * 40, "b" * 40, "https://speed.example/p/tiny/pull/3"
 SLOWER = Row(
@@ -108,6 +108,8 @@ def test_a_kernel_is_named_and_its_name_is_nothing_but_code() -> None:
     assert "24 launches a step, 120 µs → 131 µs each" in html
     assert "90 %" in html
     outside = re.sub("<code>.*?</code>", "", html)
+    (mark,) = marks(done(replace(SLOWER, kernels=told("norm\nkernel"))))
+    assert mark["message"] == "step_time: +3.2 %, mostly norm kernel"
     for part in ("everyone", "evil", "img", "<h1>"):
         assert part not in outside
     assert html.count("<tr>") == 4, "two tables of one row each"

@@ -117,6 +117,10 @@ def test_a_change_of_history_names_its_kernel_on_the_page_and_in_the_terminal(
     cli._register()
     said = CliRunner().invoke(cli.app, ["explain", f"train/time@{sha('True-9')}", "--data", str(tmp_path / "d")])
     assert said.exit_code == 0, said.output
+    as_json = (
+        CliRunner().invoke(cli.app, ["explain", f"1@{sha('True-9')}", "--json", "--data", str(tmp_path / "d")]).stdout
+    )
+    assert json.loads(as_json)["kernels"][0]["rows"][0]["name"] == "layer_norm"
     assert "layer_norm: slower per launch: 30.1 µs → 36.1 µs each, 12 launches a step" in said.output
     retention.thin(world.db, retention.Policy(), LATER + timedelta(days=400))
     with world.db.read() as session:

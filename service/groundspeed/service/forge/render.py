@@ -132,10 +132,15 @@ def marks(report: Report) -> list[dict[str, str | int]]:
                     "end_line": line,
                     "annotation_level": "notice" if report.accepted else level,
                     "title": visible(f"{_HEADINGS[kind]}: {row.benchmark}", 200),
-                    "message": f"{visible(row.metric, 100)}: {said or 'no value'}",
+                    "message": f"{visible(row.metric, 100)}: {said or 'no value'}{_mostly(row)}",
                 }
             )
     return found[:ANNOTATIONS]
+
+
+def _mostly(row: Row) -> str:
+    culprit = row.kernels.culprit if row.kernels is not None else ""
+    return f", mostly {visible(culprit, kernels.NAME)}" if culprit else ""
 
 
 def issue_marker(cause: Cause) -> str:

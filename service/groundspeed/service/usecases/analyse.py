@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, StaleStateError, detect
 from groundspeed.service.usecases import analyse_many, foretold, grouping
@@ -22,6 +23,9 @@ from groundspeed.service.usecases.detecting import Detector, detector
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
+_SERIES = held(select(Series).where(col(Series.id) == bindparam("series")))
+_mark = core(SeriesMark)
+_MARKS = delete(_mark).where(_mark.c.series_id == bindparam("series")).returning(_mark.c.revision_id)
 MANY = 20
 """From so many series on they are looked at together."""
 
@@ -69,13 +73,11 @@ def _analyse_list(
 
 def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bool) -> bool:
     with db.transaction() as session:
-        query = held(select(Series).where(col(Series.id) == series_id))
-        series = session.scalars(query).one_or_none()
+        series = session.scalars(_SERIES, {"series": series_id}).one_or_none()
         if series is None:
             return False
         # First the marks, then the results: a mark that is seen here has its results committed.
-        marks = delete(SeriesMark).where(col(SeriesMark.series_id) == series_id).returning(col(SeriesMark.revision_id))
-        marked = set(session.execute(marks).scalars())
+        marked = set(session.connection().execute(_MARKS, {"series": series_id}).scalars())
         if not marked and only_marked:
             return False
         _look(session, series, marked, now)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlmodel import Session, col
 
+from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import ChangePoint, Outbox, Revision
 from groundspeed.service.domain import findings as domain
 from groundspeed.service.domain.detect import DETECTOR_VERSION, Detection
@@ -20,6 +21,11 @@ from groundspeed.service.usecases import foretold, outbox
 from groundspeed.service.usecases.series import LoadedSeries
 
 FOLLOW_UP = "groundspeed.control.followup"
+_ROWS = select(ChangePoint).where(col(ChangePoint.series_id) == bindparam("series"))
+_COMMITS = select(col(Revision.position), col(Revision.id)).where(
+    col(Revision.project_id) == bindparam("project"), one_of(col(Revision.position), among("places"))
+)
+_PLACES = select(col(Revision.id), col(Revision.position)).where(one_of(col(Revision.id), among("ids")))
 _STRONGEST = 1e6
 """A step in a series without noise is infinitely strong; this stands for it."""
 
@@ -40,7 +46,7 @@ class Stored:
 def stored(session: Session, loaded: LoadedSeries, found: Sequence[domain.ChangePoint]) -> Stored:
     """Read it."""
     series = loaded.series
-    rows = list(session.scalars(select(ChangePoint).where(col(ChangePoint.series_id) == series.id)))
+    rows = list(session.scalars(_ROWS, {"series": series.id}))
     told = foretold.announced(session, series.project_id, series.id or 0, found)
     return Stored(rows, _places(session, rows), told, _commits(session, series.project_id, found))
 
@@ -110,16 +116,15 @@ def _commits(session: Session, project_id: int, found: Sequence[domain.ChangePoi
     places = {x for change in found for x in (change.x_before, change.x_after)}
     if not places:
         return {}
-    query = select(col(Revision.position), col(Revision.id))
-    rows = session.execute(query.where(col(Revision.project_id) == project_id, col(Revision.position).in_(places)))
+    rows = session.connection().execute(_COMMITS, {"project": project_id, "places": list(places)})
     return {position: id_ for position, id_ in rows if position is not None and id_ is not None}
 
 
 def _places(session: Session, rows: Sequence[ChangePoint]) -> dict[int, int]:
     """Position by revision."""
     ids = {row.before_revision_id for row in rows} | {row.after_revision_id for row in rows}
-    query = select(col(Revision.id), col(Revision.position)).where(col(Revision.id).in_(ids))
-    return {id_: position for id_, position in session.execute(query) if position is not None} if ids else {}
+    found: Any = session.connection().execute(_PLACES, {"ids": list(ids)}) if ids else ()
+    return {id_: position for id_, position in found if position is not None}
 
 
 def _known(row: ChangePoint, places: Mapping[int, int]) -> Known[int | None]:

@@ -7,29 +7,57 @@ answers and asks the store once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
+from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Revision, Series
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.picture import Picture, Said, Span
 from groundspeed.service.usecases.steps import Member
 
+_HOLD = held(select(col(Project.id)).where(col(Project.id) == bindparam("id")))
+_REGRESSION = held(select(Regression).where(col(Regression.id) == bindparam("id")))
+_OF_REGRESSION = col(ChangePoint.regression_id) == bindparam("id")
+_MEMBERS = (
+    select(ChangePoint).where(_OF_REGRESSION, col(ChangePoint.state) != "withdrawn").order_by(col(ChangePoint.id))
+)
+_ENVIRONMENTS = select(col(ChangePoint.environment_to_id)).where(_OF_REGRESSION)
+_before, _after = aliased(Revision), aliased(Revision)
+_x0, _x1 = col(_before.position), col(_after.position)
+_CANDIDATES = (
+    select(col(Regression.id), _x0, _x1)
+    .join(_before, col(_before.id) == col(Regression.before_revision_id))
+    .join(_after, col(_after.id) == col(Regression.after_revision_id))
+    .where(col(Regression.project_id) == bindparam("project"), col(Regression.kind) == bindparam("kind"))
+    .where(col(Regression.state) != "merged")
+)
+_SAME_PLACE = _CANDIDATES.where(_x0 == bindparam("x0"), _x1 == bindparam("x1"))
+_OVERLAPPING = _CANDIDATES.where(_x0 < bindparam("x1"), _x1 > bindparam("x0"))
+_POSITIONS = select(col(Revision.id), col(Revision.position)).where(one_of(col(Revision.id), among("ids")))
+_NAMES = (
+    select(col(Benchmark.suite), col(Series.metric), col(Series.unit))
+    .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+    .where(col(Series.id) == bindparam("id"))
+)
+"""Made once: making a statement costs more than its answer here."""
+
 
 @dataclass(slots=True)
 class Causes:
-    """Asks the store each time."""
+    """Asks the store each time, but for where commits stand, which is the same throughout a transaction."""
 
     session: Session
+    _places: dict[int, int | None] = field(default_factory=dict, init=False)
 
     def hold(self, project_id: int) -> None:
         """Two series of one project must not both make a regression for the same cause."""
-        self.session.execute(held(select(col(Project.id)).where(col(Project.id) == project_id)))
+        self.session.execute(_HOLD, {"id": project_id})
 
     def settle(self) -> None:
         """What was written is to be seen by the next question."""
@@ -37,15 +65,12 @@ class Causes:
 
     def regression(self, regression_id: int) -> Regression:
         """Held, and as it is now: or a person's move would be undone."""
-        query = held(select(Regression).where(col(Regression.id) == regression_id))
-        return self.session.scalars(query.execution_options(populate_existing=True)).one()
+        fresh = {"populate_existing": True}
+        return self.session.scalars(_REGRESSION, {"id": regression_id}, execution_options=fresh).one()
 
     def members(self, regression_id: int) -> Sequence[Member]:
         """Those that were not withdrawn, oldest first."""
-        query = select(ChangePoint).where(
-            col(ChangePoint.regression_id) == regression_id, col(ChangePoint.state) != "withdrawn"
-        )
-        return list(self.session.scalars(query.order_by(col(ChangePoint.id))))
+        return list(self.session.scalars(_MEMBERS, {"id": regression_id}))
 
     def picture(self, regression_id: int) -> Picture | None:
         """What the members say together."""
@@ -54,26 +79,13 @@ class Causes:
 
     def environments(self, regression_id: int) -> set[int | None]:
         """Into which its change points led, also those that were withdrawn."""
-        query = select(col(ChangePoint.environment_to_id)).where(col(ChangePoint.regression_id) == regression_id)
-        return set(self.session.scalars(query))
+        return set(self.session.scalars(_ENVIRONMENTS, {"id": regression_id}))
 
     def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:
         """Regressions of this kind whose suspects may overlap: where they lie, and their ids."""
-        before, after = aliased(Revision), aliased(Revision)
-        x0, x1 = col(before.position), col(after.position)
-        same_place = span.before == span.after
-        where = (x0 == span.before) & (x1 == span.after) if same_place else (x0 < span.after) & (x1 > span.before)
-        rows = self.session.execute(
-            select(col(Regression.id), x0, x1)
-            .join(before, col(before.id) == col(Regression.before_revision_id))
-            .join(after, col(after.id) == col(Regression.after_revision_id))
-            .where(
-                col(Regression.project_id) == project_id,
-                col(Regression.kind) == kind,
-                col(Regression.state) != "merged",
-                where,
-            )
-        ).tuples()
+        query = _SAME_PLACE if span.before == span.after else _OVERLAPPING
+        values = {"project": project_id, "kind": kind, "x0": span.before, "x1": span.after}
+        rows = self.session.execute(query, values).tuples()
         return [(Span(a, b), id_) for id_, a, b in rows if id_ is not None and a is not None and b is not None]
 
     def spans(self, rows: Iterable[Member]) -> list[Span]:
@@ -89,18 +101,15 @@ class Causes:
         ]
 
     def _positions(self, ids: set[int]) -> Mapping[int, int]:
-        query = select(col(Revision.id), col(Revision.position)).where(col(Revision.id).in_(ids))
-        found = self.session.execute(query) if ids else ()
-        return {id_: position for id_, position in found if position is not None}
+        missing = ids - self._places.keys()
+        if missing:
+            self._places |= dict.fromkeys(missing)
+            self._places |= dict(self.session.execute(_POSITIONS, {"ids": list(missing)}).tuples().all())
+        return {id_: position for id_ in ids if (position := self._places[id_]) is not None}
 
     def names(self, series_id: int) -> tuple[str, str, str]:
         """Benchmark, metric and unit of a series."""
-        query = (
-            select(col(Benchmark.suite), col(Series.metric), col(Series.unit))
-            .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
-            .where(col(Series.id) == series_id)
-        )
-        suite, metric, unit = self.session.execute(query).one()
+        suite, metric, unit = self.session.execute(_NAMES, {"id": series_id}).one()
         return suite, metric, unit
 
     def hint(self) -> None:

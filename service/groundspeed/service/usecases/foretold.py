@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import String, cast, or_, select
+from sqlalchemy import String, bindparam, cast, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
@@ -23,6 +23,16 @@ from groundspeed.service.usecases.steps import Member
 from groundspeed.service.usecases.triage import MACHINE, move
 
 _CALLED = ("regressed", "improved", "changed")
+_ACCEPTED = (
+    select(Verdict, PullRequest)
+    .join(Revision, col(Revision.id) == col(Verdict.head_revision_id))
+    .join(PullRequest, col(PullRequest.accepted_sha) == col(Revision.sha))
+    .join(ForgeRepository, col(ForgeRepository.id) == col(PullRequest.repository_id))
+    .where(col(Verdict.series_id) == bindparam("series"), col(Verdict.answer).in_(_CALLED))
+    .where(col(Verdict.ratio).is_not(None))
+    .where(col(ForgeRepository.project_id) == bindparam("project"), col(PullRequest.merged).is_(True))
+    .order_by(col(Verdict.id).desc())
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +67,8 @@ def _detail(one: _Told) -> dict[str, Any]:
 
 
 def _accepted(session: Session, project_id: int, series_id: int) -> list[_Told]:
-    query = (
-        select(Verdict, PullRequest)
-        .join(Revision, col(Revision.id) == col(Verdict.head_revision_id))
-        .join(PullRequest, col(PullRequest.accepted_sha) == col(Revision.sha))
-        .join(ForgeRepository, col(ForgeRepository.id) == col(PullRequest.repository_id))
-        .where(col(Verdict.series_id) == series_id, col(Verdict.answer).in_(_CALLED), col(Verdict.ratio).is_not(None))
-        .where(col(ForgeRepository.project_id) == project_id, col(PullRequest.merged).is_(True))
-        .order_by(col(Verdict.id).desc())
-    )
     out: dict[int, _Told] = {}
-    for verdict, pull in session.execute(query).tuples():
+    for verdict, pull in session.execute(_ACCEPTED, {"series": series_id, "project": project_id}).tuples():
         x = _merge(session, project_id, pull)
         if x is not None and pull.number not in out:
             reason, by = pull.accepted_reason, pull.accepted_by

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import select, true
+from sqlalchemy import bindparam, select
 from sqlmodel import Session, col
 
+from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import FAILED, Benchmark, Request, Result, Revision, Run, Series, SeriesMark
 from groundspeed.service.domain.detect import DetectConfig
 from groundspeed.service.domain.series import MIN_EFFECT, Direction, Point, SeriesData
@@ -18,6 +19,33 @@ from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
 
 ANALYSE = "groundspeed.control.analyse"
+
+
+_SERIES = (
+    select(Series, col(Benchmark.suite), col(Benchmark.plugin))
+    .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
+    .where(col(Series.id) == bindparam("series"))
+)
+_CONFIGS = (
+    select(col(Request.config))
+    .where(col(Request.project_id) == bindparam("project"))
+    .where(col(Request.kind).not_in(("pull_request", "followup", "bisect")))
+    .order_by(col(Request.id).desc())
+    .limit(20)
+)
+_POINTS = (
+    select(
+        col(Revision.position), col(Result.revision_id), col(Result.environment_id), col(Result.value),
+        col(Result.spread), col(Result.state), col(Run.node_id), col(Run.started_at),
+    )
+    .join(Revision, col(Revision.id) == col(Result.revision_id))
+    .join(Run, col(Run.id) == col(Result.run_id))
+    .where(col(Result.series_id) == bindparam("series"), col(Result.state) != "rejected")
+    .where(col(Revision.position).is_not(None))
+    .order_by(col(Revision.position), col(Result.run_id))
+)  # fmt: skip
+_POINTS_AT = _POINTS.where(one_of(col(Result.revision_id), among("commits")))
+"""Made once: of one new result, making a statement costs more than its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +79,7 @@ class _Cell:
 
 def load_series(session: Session, series_id: int, revision_ids: Collection[int] | None = None) -> LoadedSeries:
     """Read a series with its points on the branch: all, or those of some commits. Raises ``NotFound``."""
-    found = session.execute(
-        select(Series, col(Benchmark.suite), col(Benchmark.plugin))
-        .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
-        .where(col(Series.id) == series_id)
-    ).first()
+    found = session.execute(_SERIES, {"series": series_id}).first()
     if found is None:
         raise NotFound(f"There is no series {series_id}.", "It may have been deleted with its project.")
     series, suite, plugin = found
@@ -101,13 +125,8 @@ def positions_changed(session: Session, revision_ids: Collection[int]) -> list[i
 
 def latest_config(session: Session, project_id: int) -> Mapping[str, Any]:
     """The configuration that the branch was last planned with; a pull request's does not count."""
-    newest = (
-        select(col(Request.config))
-        .where(col(Request.project_id) == project_id, col(Request.kind).not_in(("pull_request", "followup", "bisect")))
-        .order_by(col(Request.id).desc())
-        .limit(20)
-    )
-    return next((config for config in session.scalars(newest) if config), {})
+    newest = session.scalars(_CONFIGS, {"project": project_id})
+    return next((config for config in newest if config), {})
 
 
 def threshold(config: Mapping[str, Any], suite: str, metric: str, kind: str) -> float | None:
@@ -125,25 +144,8 @@ def threshold(config: Mapping[str, Any], suite: str, metric: str, kind: str) -> 
 def _points(
     session: Session, series: Series, revisions: dict[int, int], only: Collection[int] | None
 ) -> tuple[Point, ...]:
-    columns = (
-        col(Revision.position),
-        col(Result.revision_id),
-        col(Result.environment_id),
-        col(Result.value),
-        col(Result.spread),
-        col(Result.state),
-        col(Run.node_id),
-        col(Run.started_at),
-    )
-    some = col(Result.revision_id).in_(only) if only is not None else true()
-    rows = session.execute(
-        select(*columns)
-        .join(Revision, col(Revision.id) == col(Result.revision_id))
-        .join(Run, col(Run.id) == col(Result.run_id))
-        .where(col(Result.series_id) == series.id, some, col(Result.state) != "rejected")
-        .where(col(Revision.position).is_not(None))
-        .order_by(col(Revision.position), col(Result.run_id))
-    )
+    query, values = (_POINTS, {}) if only is None else (_POINTS_AT, {"commits": list(only)})
+    rows: Any = session.connection().execute(query, {"series": series.id, **values})
     cells: dict[int, dict[int, _Cell]] = {}
     for order, (x, revision, environment, value, spread, state, node, started) in enumerate(rows):
         revisions[x] = revision

@@ -1,36 +1,88 @@
-"""Detection in two processes says what one says, also when the other is killed."""
+"""What is looked at ahead says what the transaction would say, and is not used where something came since."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 
-import numpy as np
 import pytest
 
-from groundspeed.service.domain.detect import DetectConfig
-from groundspeed.service.domain.series import Columns, SeriesData
-from groundspeed.service.usecases import detecting
+from groundspeed.service.db import tables as t
+from groundspeed.service.db.engine import Database
+from groundspeed.service.usecases import analyse, analyse_many, children, detecting
+from world import NOW, World
+
+METRICS = ("time", "rate", "memory", "ratio")
+
+
+def history(database: Database) -> tuple[World, dict[str, int]]:
+    """Twenty commits with some metrics, which step one after the other; the series by metric."""
+    world = World(database)
+    world.commits(21)
+    for x in range(20):
+        noise = 0.001 * ((7 * x) % 5)
+        world.measure(world.revisions[x], **{m: 1.0 + noise + (x > 8 + n) for n, m in enumerate(METRICS)})
+    return world, {row.metric: row.id for row in world.all(t.Series)}
+
+
+def plain(looked: dict[int, detecting.Looked]) -> dict[int, str]:
+    return {key: repr((sorted(one.marks), one.last, one.config, one.answer)) for key, one in looked.items()}
+
+
+def found(world: World) -> list[tuple[object, ...]]:
+    rows = world.all(t.ChangePoint)
+    return sorted((r.series_id, r.before_revision_id, r.after_revision_id, r.state, r.strength) for r in rows)
+
+
+def test_what_came_since_is_seen_and_the_rest_is_taken_as_it_was_found(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, series = history(database)
+    ids = sorted(series.values())
+    with database.read() as session:
+        looked = detecting.look(session, ids)
+    assert sorted(looked) == ids
+    world.measure(world.revisions[20], **{METRICS[1]: 9.0})
+    asked = []
+    detections = analyse_many.detections
+    monkeypatch.setattr(
+        analyse_many,
+        "detections",
+        lambda session, frame, some: (asked.extend(one.id for one in some), detections(session, frame, some))[1],
+    )
+    assert analyse._analyse_list(database, ids, NOW, looked, only_marked=True) == len(METRICS)
+    assert asked == [series[METRICS[1]]]
+    together = found(world)
+    assert {row[0] for row in together} == set(ids)
+    assert analyse.analyse(database, ids, NOW + timedelta(hours=1)) == len(METRICS)  # one by one, from all points
+    assert found(world) == together
+
+    with database.read() as session:  # nothing has news, but another analysis came in between
+        looked = detecting.look(session, ids)
+    analyse.analyse(database, ids[:1], NOW + timedelta(hours=2))
+    asked.clear()
+    analyse._analyse_list(database, ids, NOW + timedelta(hours=3), looked, only_marked=False)
+    assert asked == ids[:1]
+    assert found(world) == together
 
 
 @pytest.mark.long
-def test_two_processes_say_what_one_says_also_when_one_is_killed() -> None:
-    rng = np.random.default_rng(5)
-    data = SeriesData("s", -1, "time", ())
-    asked = []
-    for i in range(7):
-        level = np.where(np.arange(60) >= 30, 1.0 + 0.1 * i, 1.0)
-        columns = Columns.of(range(60), (level * np.exp(0.003 * rng.standard_normal(60))).tolist())
-        asked.append((data, columns, DetectConfig()))
-    alone = detecting.Detector().all(asked)
-    assert len(alone) == 7
-    assert len(alone[6][0].change_points) == 1
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        both = detecting.Detector(pool)
-        other = pool.submit(os.getpid).result()  # it has started
-        assert repr(both.all(asked)) == repr(alone)
-        os.kill(other, signal.SIGKILL)
-        assert repr(both.all(asked)) == repr(alone)
-        assert repr(both.all(asked)) == repr(alone)
+def test_two_processes_say_what_one_says_also_when_one_is_killed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detecting, "UNIT", 1)
+    _, series = history(database)
+    ids = sorted(series.values())
+    lists = [ids[:2], ids[2:]]
+    with database.read() as session:
+        alone = detecting.look(session, ids)
+    with ProcessPoolExecutor(1, children.context(), children.settle) as pool:
+        both = detecting.Ahead(database, lists, pool)
+        assert plain({**both.of(0), **both.of(1)}) == plain(alone)
+        again = detecting.Ahead(database, lists, pool)
+        os.kill(pool.submit(os.getpid).result(), signal.SIGKILL)
+        for nth in (0, 1):  # what is missing is left to the transaction
+            assert plain(again.of(nth)).items() <= plain(alone).items()
+        assert again.pool is None

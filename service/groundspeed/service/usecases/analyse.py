@@ -7,7 +7,7 @@ wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import bindparam, delete, func, select
@@ -19,7 +19,7 @@ from groundspeed.service.db.tables import Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, StaleStateError, detect
 from groundspeed.service.usecases import analyse_many, foretold, grouping
 from groundspeed.service.usecases.analysis_rows import ask_for_more, ledger, store_changes, stored
-from groundspeed.service.usecases.detecting import Detector, detector
+from groundspeed.service.usecases.detecting import Looked, ahead, continues
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
@@ -50,12 +50,14 @@ def _analyse(db: Database, series_ids: Sequence[int], now: datetime, *, only_mar
         return sum(_analyse_one(db, one, now, only_marked=only_marked) for one in series_ids)
     with db.read() as session:
         lists = analyse_many.by_project(session, series_ids)
-    with detector(len(series_ids)) as one_for_all:
-        return sum(_analyse_list(db, one, now, one_for_all, only_marked=only_marked) for one in lists)
+    with ahead(db, lists) as looked:
+        return sum(
+            _analyse_list(db, one, now, looked.of(nth), only_marked=only_marked) for nth, one in enumerate(lists)
+        )
 
 
 def _analyse_list(
-    db: Database, series_ids: Sequence[int], now: datetime, detector_: Detector, *, only_marked: bool
+    db: Database, series_ids: Sequence[int], now: datetime, looked: Mapping[int, Looked], *, only_marked: bool
 ) -> int:
     """Series of one project: those with a state that their news continue one by one, all others together."""
     with db.transaction() as session:
@@ -63,11 +65,11 @@ def _analyse_list(
         whole = []
         for series in taken.series:
             marked = taken.marked.get(series.id or 0, set())
-            if _continues(series, marked):
+            if continues(series, marked):
                 _look(session, series, marked, now)
             else:
                 whole.append(series)
-        analyse_many.analyse(session, whole, now, detector_)
+        analyse_many.analyse(session, whole, now, taken, looked)
         return len(taken.series)
 
 
@@ -99,14 +101,9 @@ def _look(session: Session, series: Series, marked: set[int | None], now: dateti
             ask_for_more(session, series.project_id)
 
 
-def _continues(series: Series, marked: set[int | None]) -> bool:
-    """Whether the commits with news may be all that has to be looked at."""
-    return bool(series.state and marked and None not in marked)
-
-
 def _detect(session: Session, series: Series, marked: set[int | None]) -> tuple[LoadedSeries, Detection]:
     """From what is known and the commits with new results, when that is enough; else from all points."""
-    state = DetectorState.from_bytes(series.state) if series.state and _continues(series, marked) else None
+    state = DetectorState.from_bytes(series.state) if series.state and continues(series, marked) else None
     if state is not None:
         loaded = load_series(session, series.id or 0, [one for one in marked if one is not None])
         if loaded.data.min_effect == series.threshold:

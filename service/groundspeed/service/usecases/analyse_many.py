@@ -9,67 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby, pairwise
-from typing import Any
+from itertools import groupby
 
-import numpy as np
 from sqlalchemy import bindparam, delete, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
-from groundspeed.service.db.tables import Benchmark, Result, Revision, Series, SeriesMark, Verdict
+from groundspeed.service.db.tables import Series, SeriesMark, Verdict
 from groundspeed.service.domain.detect import Detection
-from groundspeed.service.domain.series import Columns, Ints, columns
 from groundspeed.service.usecases import foretold, grouping, steps
 from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
 from groundspeed.service.usecases.causes_many import Remembered
-from groundspeed.service.usecases.detecting import Detector
+from groundspeed.service.usecases.detecting import MARK, Answer, Looked, Mark, detections
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.series import LoadedSeries, latest_config, load_series, series_data
+from groundspeed.service.usecases.series import LoadedSeries, series_data
+from groundspeed.service.usecases.series_arrays import Frame
 from groundspeed.service.usecases.steps import Member
 
-AT_ONCE = 250
+AT_ONCE = 500
 """Series in one transaction: a few tenths of a second, in which nobody else can write to SQLite."""
 
-_result = core(Result).c
-_RESULTS = select(
-    _result.series_id, _result.revision_id, _result.environment_id, _result.value, _result.spread, _result.run_id
-).where(one_of(_result.series_id, among("ids")), _result.state != "rejected")
 _STORE = update(core(Series)).where(core(Series).c.id == bindparam("series"))
-Rows = tuple[Any, ...]
-"""Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
-_NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
-_ROW = np.dtype([
-    ("series", np.int64), ("revision", np.int64), ("environment", np.int64), ("value", np.float64),
-    ("spread", np.float64), ("run", np.int64),
-])  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What all series of a project stand on."""
-
-    positions: Mapping[int, int]
-    """Of the commits on the branch."""
-    commits: Mapping[int, int]
-    """The same the other way round."""
-    places: Ints
-    """Position by a commit's id; -1: not on the branch."""
-    config: Mapping[str, Any]
-    suites: Mapping[int, str]
-
-    @classmethod
-    def of(cls, session: Session, project_id: int) -> Frame:
-        where = col(Revision.project_id) == project_id
-        rows = session.execute(select(col(Revision.id), col(Revision.position)).where(where)).tuples().all()
-        positions = {id_: x for id_, x in rows if id_ is not None and x is not None}
-        places = np.full(max((id_ or 0 for id_, _ in rows), default=0) + 1, -1, np.int64)
-        places[list(positions)] = list(positions.values())
-        benchmarks = select(col(Benchmark.id), col(Benchmark.suite)).where(col(Benchmark.project_id) == project_id)
-        suites = {id_: suite for id_, suite in session.execute(benchmarks).tuples() if id_ is not None}
-        commits = {x: id_ for id_, x in positions.items()}
-        return cls(positions, commits, places, latest_config(session, project_id), suites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +39,8 @@ class Taken:
 
     series: tuple[Series, ...]
     marked: Mapping[int, set[int | None]]
+    marks: Mapping[int, frozenset[Mark]]
+    """The marks that told so."""
 
 
 def by_project(session: Session, series_ids: Sequence[int]) -> list[list[int]]:
@@ -94,23 +57,28 @@ def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> T
     query = held(select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
     found = {series.id: series for series in session.scalars(query, {"ids": list(series_ids)})}
     marks = delete(SeriesMark).where(one_of(col(SeriesMark.series_id), among("ids")))
-    marked: dict[int, set[int | None]] = {}
+    marked, ids = dict[int, set[int | None]](), dict[int, set[Mark]]()
     # First the marks, then the results: a mark that is seen here has its results committed.
-    returned = marks.returning(col(SeriesMark.series_id), col(SeriesMark.revision_id))
-    for series_id, revision in session.execute(returned, {"ids": list(series_ids)}).tuples():
+    returned = marks.returning(*MARK)
+    for mark, made, series_id, revision in session.execute(returned, {"ids": list(series_ids)}).tuples():
         marked.setdefault(series_id, set()).add(revision)
+        ids.setdefault(series_id, set()).add((mark or 0, made))
     wanted = [found[one] for one in series_ids if one in found and (one in marked or not only_marked)]
-    return Taken(tuple(wanted), marked)
+    return Taken(tuple(wanted), marked, {one: frozenset(some) for one, some in ids.items()})
 
 
-def analyse(session: Session, wanted: Sequence[Series], now: datetime, detector: Detector) -> None:
-    """Detect and store, for series of one project whose every point is to be looked at."""
+def analyse(
+    session: Session, wanted: Sequence[Series], now: datetime, taken: Taken, looked: Mapping[int, Looked]
+) -> None:
+    """Detect and store, for series of one project whose every point is to be looked at. ``looked``: what is known of
+    some of them already.
+    """
     if not wanted:
         return
     project_id = wanted[0].project_id
     frame = Frame.of(session, project_id)
     ids = [series.id or 0 for series in wanted]
-    seen = _detected(session, frame, _with_rows(session, wanted), detector)
+    seen = _detected(session, frame, wanted, taken, looked)
     known = steps.of_series(session, ids)
     judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
     announced = set(session.scalars(judged, {"ids": ids}))
@@ -147,65 +115,19 @@ def analyse(session: Session, wanted: Sequence[Series], now: datetime, detector:
         ask_for_more(session, project_id)
 
 
-def _with_rows(session: Session, wanted: Sequence[Series]) -> list[tuple[Series, Rows]]:
-    """Each series with its results."""
-    result = session.connection().execute(_RESULTS, {"ids": [series.id or 0 for series in wanted]})
-    cursor: Any = result.cursor
-    rows = np.fromiter(cursor, _ROW)  # a million of them: as the driver gives them
-    result.close()
-    if not rows.size:
-        return [(series, _NONE) for series in wanted]
-    if (rows["series"][1:] < rows["series"][:-1]).any():  # the engine would sort them, and has them in order mostly
-        rows = rows[np.argsort(rows["series"], kind="stable")]
-    arrays = tuple(np.ascontiguousarray(rows[name]) for name in _ROW.names or ())
-    ids = arrays[0]
-    starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
-    found = {int(ids[a]): tuple(column[a:b] for column in arrays[1:]) for a, b in pairwise(starts)}
-    return [(series, found.get(series.id or 0, _NONE)) for series in wanted]
-
-
 def _detected(
-    session: Session, frame: Frame, found: Sequence[tuple[Series, Rows]], detector: Detector
+    session: Session, frame: Frame, wanted: Sequence[Series], taken: Taken, looked: Mapping[int, Looked]
 ) -> list[tuple[Series, LoadedSeries, Detection, bytes]]:
     """Each series with what detection says of it, and the bytes of its state."""
-    asked, loaded = [], []
-    for series, rows in found:
-        arrays = _columns(frame, rows)
-        if arrays is None:
-            one = load_series(session, series.id or 0)
-            arrays = columns(one.data.points)
-        else:
-            one = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
-        loaded.append(one)
-        asked.append((one.data, arrays, one.config))
-    answers = detector.all(asked)
-    return [(series, one, *answer) for (series, _), one, answer in zip(found, loaded, answers, strict=True)]
-
-
-def _columns(frame: Frame, rows: Rows) -> Columns | None:
-    """The points of a series that was measured once at every commit in each environment; None for any other, whose
-    points have to be put together one by one.
-    """
-    revision, environment, value, spread, run = rows
-    x = frame.places[revision]
-    order = np.lexsort((run, x))
-    order = order[x[order] >= 0]
-    x, y = x[order], value[order].astype(np.float64)
-    if not x.size:
-        return Columns.of((), ())
-    known, first, codes = np.unique(environment[order], return_index=True, return_inverse=True)
-    arrived = np.argsort(first)  # environments are numbered as they come
-    env = np.argsort(arrived)[codes]
-    if not np.isfinite(y).all() or _several(x, env):
-        return None
-    size = np.abs(y)
-    within = np.divide(spread[order], size, out=np.zeros_like(y), where=size > 0.0)
-    names = tuple(map(str, known[arrived].tolist()))
-    return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
-
-
-def _several(x: Ints, env: Ints) -> bool:
-    """Whether some commit was measured more than once in one environment; x is in order."""
-    if not (x[1:] == x[:-1]).any():
-        return False
-    return len(set(zip(x.tolist(), env.tolist(), strict=True))) < x.size
+    known: dict[int, Answer] = {}
+    for series in wanted:
+        one, id_ = looked.get(series.id or 0), series.id or 0
+        now = taken.marks.get(id_, frozenset()), series.last_result_at, frame.config
+        if one is not None and (one.marks, one.last, one.config) == now:
+            known[id_] = one.answer
+    others = [series for series in wanted if series.id not in known]
+    known |= {series.id or 0: answer for series, answer in zip(others, detections(session, frame, others), strict=True)}
+    return [
+        (series, series_data(series, frame.suites[series.benchmark_id], frame.config, (), {}), *known[series.id or 0])
+        for series in wanted
+    ]

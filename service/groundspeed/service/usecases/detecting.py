@@ -1,64 +1,168 @@
-"""Detection in many series at once, half of it in another process where there is a core for one.
+"""Detection in many series at once, ahead of the transaction that stores what it says and partly in another process.
 
-Only numbers travel: the store is read and written by the process that holds the transaction.
+What was found ahead is only used where nothing has come since: the marks that the transaction takes away are the very
+ones that were there when the results were read, and the configuration is the same. Every other series is looked at
+again by the transaction itself, so the answers are those of looking at each in its own transaction.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from typing import Any
 
-from groundspeed.service.domain.detect import DetectConfig, Detection, DetectorState, detect_columns
-from groundspeed.service.domain.series import Columns, SeriesData
+from sqlalchemy import select
+from sqlmodel import Session, col
 
-FOR_TWO = 1500
-"""Starting a process takes as long as looking at some hundreds of series; a service's own rounds stay below it."""
+from groundspeed.service.db.engine import Database
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import Series, SeriesMark
+from groundspeed.service.domain.detect import Detection, DetectorState, detect_columns
+from groundspeed.service.domain.series import columns
+from groundspeed.service.usecases import children
+from groundspeed.service.usecases.series import load_series, series_data
+from groundspeed.service.usecases.series_arrays import NONE, Frame, columns_of, rows_of
 
+FOR_TWO = 500
+"""Another process is worth starting for so many series; a service's own rounds stay below it."""
+UNIT = 84
+"""So many series are looked at in one go."""
+AHEAD = 12
+"""How many units the other process may be ahead: what it has found waits here."""
+
+MARK = (col(SeriesMark.id), col(SeriesMark.created_at), col(SeriesMark.series_id), col(SeriesMark.revision_id))
 _NO_STATE = DetectorState()
-Asked = tuple[SeriesData, Columns, DetectConfig]
+Mark = tuple[int, datetime]
+"""Its id, which SQLite gives again when it was the last, and when it was made."""
 Answer = tuple[Detection, bytes]
 """What was found, without its state, and the state's bytes."""
 
 
-class Detector:
-    """Answers in the order of the questions. Without a pool, and until its process has started, all is done here."""
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found in a series, with the marks that it had then, when it had been looked at last, and the
+    configuration that held.
+    """
 
-    def __init__(self, pool: ProcessPoolExecutor | None = None) -> None:
-        self._pool = pool
-        self._started = pool.submit(detections, ()) if pool is not None else None
+    marks: frozenset[Mark]
+    last: datetime | None
+    config: Mapping[str, Any]
+    answer: Answer
 
-    def all(self, asked: Sequence[Asked]) -> list[Answer]:
-        """One answer for each, the same whoever gives it."""
-        started = self._started is not None and self._started.done()
-        if self._pool is None or not started or len(asked) < 2:
-            return detections(asked)
-        half = len(asked) // 2
+
+def continues(series: Series, marked: set[int | None]) -> bool:
+    """Whether the commits with news may be all that has to be looked at."""
+    return bool(series.state and marked and None not in marked)
+
+
+def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
+    """Look at series of one project, but for those whose state the news continue."""
+    # First the marks, then the results: a mark that is seen here has its results committed.
+    marks: dict[int, dict[Mark, int | None]] = {}
+    query = select(*MARK).where(one_of(col(SeriesMark.series_id), among("ids")))
+    for mark, made, series_id, revision in session.execute(query, {"ids": list(ids)}).tuples():
+        marks.setdefault(series_id, {})[mark or 0, made] = revision
+    of_ids = select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id))
+    found = list(session.scalars(of_ids, {"ids": list(ids)}))
+    whole = [one for one in found if not continues(one, set(marks.get(one.id or 0, {}).values()))]
+    if not whole:
+        return {}
+    frame = Frame.of(session, whole[0].project_id)
+    answers = detections(session, frame, whole)
+    return {
+        one.id or 0: Looked(frozenset(marks.get(one.id or 0, ())), one.last_result_at, frame.config, answer)
+        for one, answer in zip(whole, answers, strict=True)
+    }
+
+
+def detections(session: Session, frame: Frame, wanted: Sequence[Series]) -> list[Answer]:
+    """Read all results of these series and detect in one after the other."""
+    answers = []
+    rows = rows_of(session, [series.id or 0 for series in wanted]) if wanted else {}
+    for series in wanted:
+        arrays = columns_of(frame, rows.get(series.id or 0, NONE))
+        if arrays is None:
+            one = load_series(session, series.id or 0)
+            arrays = columns(one.data.points)
+        else:
+            one = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
+        found = detect_columns(one.data, arrays, one.config)
+        answers.append((replace(found, state=_NO_STATE), found.state.to_bytes()))
+    return answers
+
+
+@dataclass(slots=True)
+class Ahead:
+    """Looks at lists of series in their order. Without a pool nothing is looked at ahead."""
+
+    db: Database
+    lists: Sequence[Sequence[int]]
+    pool: ProcessPoolExecutor | None = None
+    _units: list[tuple[int, Sequence[int]]] = field(default_factory=list)
+    """The list that each is of, and its series."""
+    _asked: dict[int, Future[dict[int, Looked]]] = field(default_factory=dict)
+    _here: dict[int, dict[int, Looked]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for nth, ids in enumerate(self.lists):
+            self._units += [(nth, ids[start : start + UNIT]) for start in range(0, len(ids), UNIT)]
+
+    def of(self, nth: int) -> dict[int, Looked]:
+        """What is known of the series of a list: while the other process is not done with it, this one helps."""
+        if self.pool is None:
+            return {}
+        mine = [unit for unit, (of, _) in enumerate(self._units) if of == nth]
         try:
-            theirs = self._pool.submit(detections, asked[half:])
-            mine = detections(asked[:half])
-            return mine + theirs.result()
-        except BrokenProcessPool:  # the other process was killed: what it had is done here, as is the rest
-            self._pool = None
-            return detections(asked)
+            self._ask(mine[-1] + AHEAD)
+            while not all(unit in self._here or self._asked[unit].done() for unit in mine):
+                free = next((unit for unit in sorted(self._asked) if self._asked[unit].cancel()), None)
+                if free is None:
+                    next(self._asked[unit] for unit in mine if unit in self._asked).result()
+                    continue
+                del self._asked[free]
+                with self.db.read() as session:
+                    self._here[free] = look(session, self._units[free][1])
+            for unit in mine:
+                if unit in self._asked:
+                    self._here[unit] = self._asked.pop(unit).result()
+        except BrokenProcessPool:  # the other process was killed: what is missing is looked at by the transactions
+            self.pool = None
+        return {key: one for unit in mine for key, one in self._here.pop(unit, {}).items()}
+
+    def _ask(self, end: int) -> None:
+        assert self.pool is not None
+        first = max([-1, *self._asked, *self._here])
+        for unit in range(first + 1, min(end, len(self._units))):
+            self._asked[unit] = self.pool.submit(_look_there, self.db.url, self._units[unit][1])
 
 
-def detections(asked: Sequence[Asked]) -> list[Answer]:
-    """Detect in one after the other."""
-    found = (detect_columns(data, columns, config) for data, columns, config in asked)
-    return [(replace(one, state=_NO_STATE), one.state.to_bytes()) for one in found]
+def _look_there(url: str, ids: Sequence[int]) -> dict[int, Looked]:
+    with _database(url).read() as session:
+        return look(session, ids)
+
+
+@cache
+def _database(url: str) -> Database:
+    return Database(url)
 
 
 @contextmanager
-def detector(series: int) -> Iterator[Detector]:
-    """For so many series; with a second process when they are enough and this one may start others."""
+def ahead(db: Database, lists: Sequence[Sequence[int]]) -> Iterator[Ahead]:
+    """With another process when there is enough to do, and this one may start one."""
     cores = len(os.sched_getaffinity(0))
-    if series < FOR_TWO or cores < 2 or multiprocessing.current_process().daemon:
-        yield Detector()
+    in_memory = db.is_sqlite and not db.engine.url.database
+    if sum(map(len, lists)) < FOR_TWO or cores < 2 or in_memory or multiprocessing.current_process().daemon:
+        yield Ahead(db, lists)
         return
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        yield Detector(pool)
+    with ProcessPoolExecutor(1, children.context(), children.settle) as pool:
+        try:
+            yield Ahead(db, lists, pool)
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,101 @@
+"""The results of many series of a project as arrays, and what all of them stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from groundspeed.service.db.identities import core
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import Benchmark, Result, Revision
+from groundspeed.service.domain.series import Columns, Ints
+from groundspeed.service.usecases.series import latest_config
+
+_result = core(Result).c
+_RESULTS = select(
+    _result.series_id, _result.revision_id, _result.environment_id, _result.value, _result.spread, _result.run_id
+).where(one_of(_result.series_id, among("ids")), _result.state != "rejected")
+Rows = tuple[Any, ...]
+"""Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
+NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
+_ROW = np.dtype([
+    ("series", np.int64), ("revision", np.int64), ("environment", np.int64), ("value", np.float64),
+    ("spread", np.float64), ("run", np.int64),
+])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all series of a project stand on."""
+
+    positions: Mapping[int, int]
+    """Of the commits on the branch."""
+    commits: Mapping[int, int]
+    """The same the other way round."""
+    places: Ints
+    """Position by a commit's id; -1: not on the branch."""
+    config: Mapping[str, Any]
+    suites: Mapping[int, str]
+
+    @classmethod
+    def of(cls, session: Session, project_id: int) -> Frame:
+        where = col(Revision.project_id) == project_id
+        rows = session.execute(select(col(Revision.id), col(Revision.position)).where(where)).tuples().all()
+        positions = {id_: x for id_, x in rows if id_ is not None and x is not None}
+        places = np.full(max((id_ or 0 for id_, _ in rows), default=0) + 1, -1, np.int64)
+        places[list(positions)] = list(positions.values())
+        benchmarks = select(col(Benchmark.id), col(Benchmark.suite)).where(col(Benchmark.project_id) == project_id)
+        suites = {id_: suite for id_, suite in session.execute(benchmarks).tuples() if id_ is not None}
+        commits = {x: id_ for id_, x in positions.items()}
+        return cls(positions, commits, places, latest_config(session, project_id), suites)
+
+
+def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
+    """The results of each series; absent: it has none."""
+    result = session.connection().execute(_RESULTS, {"ids": list(ids)})
+    cursor: Any = result.cursor
+    rows = np.fromiter(cursor, _ROW)  # a million of them: as the driver gives them
+    result.close()
+    if not rows.size:
+        return {}
+    if (rows["series"][1:] < rows["series"][:-1]).any():  # the engine would sort them, and has them in order mostly
+        rows = rows[np.argsort(rows["series"], kind="stable")]
+    arrays = tuple(np.ascontiguousarray(rows[name]) for name in _ROW.names or ())
+    of = arrays[0]
+    starts = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(of)]
+    return {int(of[a]): tuple(column[a:b] for column in arrays[1:]) for a, b in pairwise(starts)}
+
+
+def columns_of(frame: Frame, rows: Rows) -> Columns | None:
+    """The points of a series that was measured once at every commit in each environment; None for any other, whose
+    points have to be put together one by one.
+    """
+    revision, environment, value, spread, run = rows
+    x = frame.places[revision]
+    order = np.lexsort((run, x))
+    order = order[x[order] >= 0]
+    x, y = x[order], value[order].astype(np.float64)
+    if not x.size:
+        return Columns.of((), ())
+    known, first, codes = np.unique(environment[order], return_index=True, return_inverse=True)
+    arrived = np.argsort(first)  # environments are numbered as they come
+    env = np.argsort(arrived)[codes]
+    if not np.isfinite(y).all() or _several(x, env):
+        return None
+    size = np.abs(y)
+    within = np.divide(spread[order], size, out=np.zeros_like(y), where=size > 0.0)
+    names = tuple(map(str, known[arrived].tolist()))
+    return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
+
+
+def _several(x: Ints, env: Ints) -> bool:
+    """Whether some commit was measured more than once in one environment; x is in order."""
+    if not (x[1:] == x[:-1]).any():
+        return False
+    return len(set(zip(x.tolist(), env.tolist(), strict=True))) < x.size

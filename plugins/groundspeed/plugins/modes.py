@@ -251,12 +251,16 @@ def tensors(value: Any) -> list[Any]:
     return [] if logits is None else [logits]
 
 
-def flatten(answer: Any) -> Any:
-    """Every floating-point tensor of an answer as one fp64 vector; None: there is none to compare."""
+def flatten(answer: Any, *, here: bool = False) -> Any:
+    """Every floating-point tensor of an answer as one fp64 vector, on the host or ``here``: where the answer is; None:
+    there is none to compare.
+    """
     import torch
 
-    found = [tensor.detach().double().flatten().cpu() for tensor in tensors(answer) if tensor.is_floating_point()]
-    return torch.cat(found) if found else None
+    parts = [tensor.detach().flatten() for tensor in tensors(answer) if tensor.is_floating_point()]
+    if not here or any(part.device.type == "mps" for part in parts):  # Apple's GPUs have no fp64
+        parts = [part.cpu() for part in parts]
+    return torch.cat([part.double() for part in parts]) if parts else None
 
 
 def compare(answer: Any, reference: Any, limit: float, what: str) -> None:

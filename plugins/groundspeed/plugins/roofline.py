@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from groundspeed.plugins.gemm import make_product
 from groundspeed.plugins.timing.clocks import clock_for
 
-PASSES, SAMPLES = 5, 7
+PASSES, SAMPLES, SAMPLE_S = 5, 7, 0.01
+"""At most so many products to a sample, and no more than fill SAMPLE_S: one in fp32 takes twice that on an H200."""
 LINE_HEIGHT = 15.0
 
 
@@ -49,9 +50,8 @@ def measure(device: str, precision: str) -> Ceilings:
     copy = clock.chunk(lambda: out.copy_(source), SAMPLES, PASSES).wall_s
     size = 256 if small else 8192
     product, _ = make_product(precision, size, device)
-    for _ in range(3):
-        product()
-    times = clock.chunk(product, SAMPLES, 2 if small else PASSES).wall_s
+    once = min(clock.chunk(product, 3, 1).wall_s)
+    times = clock.chunk(product, SAMPLES, max(1, min(PASSES, round(SAMPLE_S / once)))).wall_s
     return Ceilings(2.0 * 4 * count / statistics.median(copy), 2.0 * size**3 / statistics.median(times), precision)
 
 

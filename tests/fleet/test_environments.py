@@ -32,6 +32,13 @@ def test_facets_that_come_and_go_are_said_in_words() -> None:
     ]
 
 
+def test_an_unread_facet_of_a_second_device_comes_and_goes_with_its_reason() -> None:
+    unread = Facet("node", "gpu1.locked_clocks", None, reason="NVML has no call for it")
+    (came,), (went,) = difference([], [unread]), difference([unread], [])
+    assert str(came) == "node gpu1.locked_clocks: not known, NVML has no call for it (was not there)"
+    assert str(went) == "node gpu1.locked_clocks: gone (was not known, NVML has no call for it)"
+
+
 def test_unknown_equals_nothing_not_even_unknown() -> None:
     unknown = Facet("node", "driver", None, reason="NVML library not found")
     (change,) = difference([unknown], [unknown])

@@ -62,10 +62,11 @@ class FacetChange:
         where = f"{self.layer} {self.name}"
         if self.kind == "unknown":
             return f"{where}: not comparable ({self.reason or 'could not be read'})"
+        unread = f"not known, {self.reason}" if self.reason else "not known"
         if self.kind == "appeared":
-            return f"{where}: {self.after} (was not there)"
+            return f"{where}: {unread if self.after is None else self.after} (was not there)"
         if self.kind == "vanished":
-            return f"{where}: gone (was {self.before})"
+            return f"{where}: gone (was {unread if self.before is None else self.before})"
         return f"{where}: {self.before} → {self.after}"
 
 

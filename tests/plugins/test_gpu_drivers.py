@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.bench.gpu import analysis, children, lines, plans
+from tests.bench.gpu import analysis, children, collectives_beside, lines, plans
 
 from groundspeed.plugins import params as parameters
 from groundspeed.plugins.protocol import Limits
@@ -113,14 +113,40 @@ def test_shares_are_of_what_the_same_pool_measured():
     assert found["kernel", "roofline_share"] == 0.7
 
 
-def test_collectives_stand_beside_those_by_hand():
+TABLE = """\
+# nThread 1 nGpus 2 minBytes 8192 maxBytes 16384 step: 2(factor) warmup iters: 5 iters: 50 agg iters: 1 validate: 1 graph: 0
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+        8192          2048     float     sum      -1    14.00    0.59    0.59       0    20.00    0.41    0.41       0
+       16384          4096     float     sum      -1    16.00    1.02    1.02       0    22.00    0.74    0.74       0
+# Out of bounds values : 0 OK
+"""
+
+
+def test_collectives_stand_beside_the_tables_of_nccl_tests_launch_by_launch(tmp_path):
+    for launch in ("eager", "graph", "graph"):
+        with (tmp_path / "perf.txt").open("a") as file:
+            file.write(f"## all_gather {launch} 2\n{TABLE.replace('14.00', '12.00') if launch == 'graph' else TABLE}\n")
+    peers = collectives_beside.by_nccl_tests(tmp_path / "perf.txt")
+    assert peers["all_gather", 2, 8192, "eager"] == pytest.approx(14e-6)
+    assert peers["all_gather", 2, 8192, "graph"] == pytest.approx(12e-6)
+    assert next(iter(collectives_beside.points(TABLE, in_place=True))) == (8192, pytest.approx(20e-6))
     where = {"bytes": 8192, "ranks": 2}
-    metrics = [{"metric": "latency", "params": where, "values": [15e-6] * 3},
-               {"metric": "bus_bandwidth", "params": where, "values": [5e8] * 3}]  # fmt: skip
-    ours = [{"request": {"params": {"collective": "all_reduce"}}, "metrics": metrics}]
-    theirs = [{"collective": "all_reduce", "ranks": 2, "bytes": 8192, "seconds": 14e-6}]
-    (row,) = lines.beside(ours, theirs)
-    assert row["time_ratio_minus_1"] == pytest.approx(15 / 14 - 1)
+    metrics = [{"metric": "latency", "params": where, "values": [10e-6] * 3},
+               {"metric": "bus_bandwidth", "params": where, "values": [4e8] * 3}]  # fmt: skip
+    ours = [{"request": {"params": {"collective": "all_gather", "launch": "graph"}}, "metrics": metrics}] * 3
+    (row,) = collectives_beside.rows(ours, peers)
+    assert row["bandwidth_ratio_minus_1"] == pytest.approx(0.2)
+    assert (row["processes"], row["launch"]) == (3, "graph")
+
+
+def test_devices_are_never_compared_with_each_other():
+    fast = [report("gemm", 1.0, lane="0") for _ in range(6)]
+    slow = [report("gemm", 2.0, lane="1") for _ in range(6)]
+    mixed = [one for pair in zip(fast, slow, strict=True) for one in pair]
+    (row,) = analysis.same_in_blocks(mixed)
+    assert (row["comparisons"], row["false"], row["largest_effect"]) == (2, 0, 0.0)
+    (row,) = analysis.spread(mixed)
+    assert row["cv"] == 0.0
 
 
 def run(*arguments, root):

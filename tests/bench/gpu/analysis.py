@@ -1,7 +1,8 @@
 """What the reports of a pool say: A/A comparisons, planted delays, spread between processes, overhead. Pure.
 
 A *report* is one line of a pool's file: the child's report with "tag" and "wall_s". A *side* is a list of processes, each
-a list of samples, in the order in which they ran.
+a list of samples, in the order in which they ran. Processes of different lanes ran on different devices, which are never
+compared with each other.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ def series(reports):
             where = " ".join(f"{k}={v}" for k, v in sorted(one["params"].items()))
             found.setdefault((report["tag"], one["metric"], where), (one, []))[1].append(one["values"])
     return found
+
+
+def by_lane(reports):
+    """The reports of each device, in order of running."""
+    found = defaultdict(list)
+    for report in reports:
+        found[report.get("lane", "")].append(report)
+    return list(found.values())
 
 
 def gate_of(metric, pairs=None):
@@ -98,9 +107,12 @@ def same_in_blocks(reports, pairs=MIN_PAIRS):
 
 
 def _same(reports, verdicts_of):
+    found = {}
+    for lane in by_lane(reports):
+        for key, (declared, processes) in series(lane).items():
+            found.setdefault(key, (declared, []))[1].extend(verdicts_of(declared, interleaved(processes)))
     rows = []
-    for (tag, metric, where), (declared, processes) in series(reports).items():
-        verdicts = verdicts_of(declared, interleaved(processes))
+    for (tag, metric, where), (declared, verdicts) in found.items():
         if not verdicts:
             continue
         effects = sorted(abs(one.effect) for one in verdicts if math.isfinite(one.effect))
@@ -142,13 +154,13 @@ def habits_aside(reports):
     by_tag = defaultdict(list)
     for report in reports:
         if report["outcome"] == "ok" and report.get("habits"):
-            by_tag[report["tag"]].append(report["habits"])
+            by_tag[report["tag"]].append(report)
     for tag, found in by_tag.items():
         for habit in HABITS:
-            values = [one[habit] for one in found if habit in one]
-            apart = [abs(a / b - 1) for i, a in enumerate(values) for b in values[i + 1 :]]
+            lanes = [[one["habits"][habit] for one in lane if habit in one["habits"]] for lane in by_lane(found)]
+            apart = [abs(a / b - 1) for values in lanes for i, a in enumerate(values) for b in values[i + 1 :]]
             if apart:
-                rows.append({"tag": tag, "habit": habit, "processes": len(values), "cv": _cv(values),
+                rows.append({"tag": tag, "habit": habit, "processes": sum(map(len, lanes)), "cv": cv_within(lanes),
                              "differ_by_1_percent": sum(one > 0.01 for one in apart) / len(apart),
                              "worst_pair": max(apart)})  # fmt: skip
     return rows
@@ -175,20 +187,18 @@ def sensitivity(reports, base, planted, metric):
     """
     from groundspeed.service.domain.compare import process_medians
 
-    found = sides_of(reports, metric)
-    if base not in found:
-        return []
-    declared, without = found[base]
+    lanes = [found for lane in by_lane(reports) if base in (found := sides_of(lane, metric))]
     rows = []
     for tag in planted:
-        if tag not in found:
+        sides = [(found[base][0], found[base][1], found[tag][1]) for found in lanes if tag in found]
+        if not sides:
             continue
-        slower = found[tag][1]
-        seen = blocks(without, slower, gate_of(declared, MIN_PAIRS))
-        verdicts = trials(without, slower, gate_of(declared))
-        true = statistics.median(process_medians(slower)) / statistics.median(process_medians(without)) - 1
+        seen = [one for declared, *both in sides for one in blocks(*both, gate_of(declared, MIN_PAIRS))]
+        verdicts = [one for declared, *both in sides for one in trials(*both, gate_of(declared))]
+        true = statistics.mean(statistics.median(process_medians(slower)) / statistics.median(process_medians(without)) - 1
+                               for _, without, slower in sides)  # fmt: skip
         rows.append({
-            "planted": tag, "metric": metric, "processes": len(slower), "effect_of_all": true,
+            "planted": tag, "metric": metric, "processes": sum(len(slower) for *_, slower in sides), "effect_of_all": true,
             "blocks": len(seen), "found": sum(one.low > 0 for one in seen),
             "wrong_way": sum(one.high < 0 for one in seen),
             "median_effect": statistics.median(one.effect for one in seen) if seen else math.nan,
@@ -211,16 +221,21 @@ def planted(reports):
 
 
 def spread(reports):
-    """Between-process spread of every series: coefficient of variation of the processes' medians."""
+    """Between-process spread of every series: coefficient of variation of the processes' medians on one device."""
     from groundspeed.service.domain.compare import process_medians
 
+    found = {}
+    for lane in by_lane(reports):
+        for key, (declared, processes) in series(lane).items():
+            medians = [float(value) for value in process_medians(processes) if math.isfinite(value)]
+            found.setdefault(key, (declared, []))[1].append(medians)
     rows = []
-    for (tag, metric, where), (declared, processes) in series(reports).items():
-        medians = [float(value) for value in process_medians(processes) if math.isfinite(value)]
+    for (tag, metric, where), (declared, lanes) in found.items():
+        medians = [value for lane in lanes for value in lane]
         if medians:
             rows.append({"tag": tag, "metric": metric, "params": where, "clock": declared.get("clock", "none"),
                          "unit": declared["unit"], "gates": bool(declared["gate"]), "processes": len(medians),
-                         "median": statistics.median(medians), "cv": _cv(medians)})  # fmt: skip
+                         "median": statistics.median(medians), "cv": cv_within(lanes)})  # fmt: skip
     return rows
 
 
@@ -307,9 +322,15 @@ def _cell(name, value):
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def _cv(values):
-    mean = statistics.mean(values)
-    return statistics.stdev(values) / mean if len(values) > 1 and mean else math.nan
+def cv_within(lanes):
+    """Standard deviation over mean within each device, pooled over devices by their degrees of freedom."""
+    free, total = 0, 0.0
+    for values in lanes:
+        mean = statistics.mean(values) if values else 0.0
+        if len(values) > 1 and mean:
+            total += (len(values) - 1) * statistics.variance(values) / mean**2
+            free += len(values) - 1
+    return math.sqrt(total / free) if free else math.nan
 
 
 def _count(answers):

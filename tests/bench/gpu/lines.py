@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.gpu import analysis, plans
+from tests.bench.gpu import analysis, collectives_beside, curves, plans
 from tests.bench.gpu.children import Lanes, child, environment
 
 
@@ -70,25 +70,19 @@ class Bench:
         lanes.run(by_device, self.left() * share)
 
     def one_after_the_other(self, line, jobs):
-        """Jobs that use all devices, or must have the machine to themselves."""
+        """Jobs that use all devices: one lane, in which the ranks of the next wait while one measures."""
         if not self.runs:
             return
-        lanes = Lanes(self.file(line), self.devices, 1)
-        for one in self.prepared(jobs)[: self.most]:
-            if self.left() <= 0:
-                break
-            settings = dict(one)
-            tag = settings.pop("tag")
-            settings.setdefault("devices", tuple(self.devices[:1]))
-            if self.small:
-                settings.pop("devices")
-            lanes.keep({**child(**settings), "tag": tag})
+        devices = () if self.small else tuple(self.devices)
+        settings = [{"devices": devices, **one} for one in self.prepared(jobs)[: self.most]]
+        for one in settings if self.small else ():
+            one["devices"] = ()
+        Lanes(self.file(line), ["all"]).run({"all": settings}, self.left())
 
 
 def same(bench):
     """A/A of gemm, training (conv and decoder), inference (eager and graph) and memory, all clocks; and the habits."""
-    rounds = [plans.same() if number % 2 == 0 else plans.same()[::-1] for number in range(200)]
-    bench.lanes("same", rounds)
+    bench.lanes("same", plans.turned([plans.same()] * 200))
     reports = bench.reports("same")
     return {"A/A in all": analysis.in_all(reports), "A/A by the default gate": analysis.same_with_itself(reports),
             "A/A in blocks of three pairs": analysis.same_in_blocks(reports),
@@ -106,7 +100,11 @@ def overhead(bench):
 def same_collectives(bench):
     """A/A of collectives."""
     bench.one_after_the_other("same_collectives", plans.same_collectives() * min(bench.most, 60))
-    return {"A/A": analysis.same_with_itself(bench.reports("same_collectives"))}
+    reports = bench.reports("same_collectives")
+    return {"A/A in all": analysis.in_all(reports), "A/A by the default gate": analysis.same_with_itself(reports),
+            "A/A in blocks of three pairs": analysis.same_in_blocks(reports),
+            "Spread between processes": analysis.spread(reports), "Overhead": analysis.overhead(reports),
+            "What did not run": analysis.failed(reports)}  # fmt: skip
 
 
 def sensitivity(bench):
@@ -173,34 +171,27 @@ def agree(bench):
 
 
 def nccl(bench):
-    """All six collectives beside NCCL called as nccl-tests does, over all devices given."""
+    """All six collectives beside nccl-tests, or where that is not at hand NCCL called as it does, over all devices given."""
     world = len(bench.devices) if not bench.small else 2
+    perf = os.environ.get(collectives_beside.PERF)
     hand = bench.out / "nccl_by_hand.jsonl"
-    others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
-    apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
-    apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
+    if bench.runs and perf and not bench.small:
+        collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
+    else:
+        others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
+        apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
+        apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
     bench.one_after_the_other("nccl", plans.collectives(world))
-    by_hand = [json.loads(line) for line in hand.read_text().splitlines()] if hand.exists() else []
-    return {"Collectives beside NCCL by hand": beside(bench.reports("nccl"), by_hand)}
-
-
-def beside(reports, by_hand):
-    """One row a collective and size: ours, NCCL's own loop, and their ratio."""
-    theirs = {(one["collective"], one["ranks"], one["bytes"]): one for one in by_hand}
-    rows = []
-    for report in reports:
-        name = report["request"]["params"]["collective"]
-        for one in report["metrics"]:
-            if one["metric"] != "latency":
-                continue
-            size, ranks = one["params"]["bytes"], one["params"]["ranks"]
-            latency = sorted(one["values"])[len(one["values"]) // 2]
-            other = theirs.get((name, ranks, size))
-            bus = sorted(analysis.values_of(report, "bus_bandwidth", one["params"]))
-            rows.append({"collective": name, "ranks": ranks, "bytes": size, "latency_s": latency,
-                         "bus_bandwidth": bus[len(bus) // 2], "nccl_s": other["seconds"] if other else float("nan"),
-                         "time_ratio_minus_1": latency / other["seconds"] - 1 if other else float("nan")})  # fmt: skip
-    return rows
+    if bench.runs and perf and not bench.small:
+        collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
+    reports = bench.reports("nccl")
+    peers = {**collectives_beside.by_hand(hand), **collectives_beside.by_nccl_tests(bench.out / "nccl_tests.txt")}
+    rows = collectives_beside.rows(reports, peers)
+    if rows:
+        by_host = {key: seconds for key, seconds in peers.items() if key[3] == "eager"}
+        (bench.out / "collectives.svg").write_text(curves.plot(collectives_beside.rows(reports, by_host), "graph"))
+    return {"Collectives beside NCCL's own loop": rows,
+            "What did not run": analysis.failed(reports)}  # fmt: skip
 
 
 def failures(bench):
@@ -245,7 +236,7 @@ def more(bench):
     reports = bench.reports("more")
     rows = analysis.spread(reports)
     return {"Spread between processes": rows, "A/A by the default gate": analysis.same_with_itself(reports),
-            "A/A of five pairs": analysis.same_in_blocks(reports, 5),
+            "A/A in blocks of three pairs": analysis.same_in_blocks(reports),
             "Shares of the measured ceiling": analysis.shares(rows, "memory-bandwidth copy", "gemm bf16"),
             "What did not run": analysis.failed(reports),
             "Overhead": analysis.overhead(reports)}  # fmt: skip
@@ -394,8 +385,8 @@ LINES = {one.__name__: one for one in (
     same, overhead, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults,
     straggler, agree,
 )}  # fmt: skip
-WEIGHTS = {"same": 470, "overhead": 130, "same_collectives": 150, "sensitivity": 470, "gemm": 50, "nccl": 150, "failures": 60,
-           "more": 330, "attention": 140, "kernel": 60, "loader": 40, "scaling": 100, "faults": 90, "straggler": 60,
+WEIGHTS = {"same": 470, "overhead": 130, "same_collectives": 110, "sensitivity": 470, "gemm": 50, "nccl": 170, "failures": 60,
+           "more": 410, "attention": 140, "kernel": 60, "loader": 40, "scaling": 100, "faults": 90, "straggler": 60,
            "agree": 90}  # fmt: skip
 """What each line wants of a short time, in seconds of one H200 (those over several: of two)."""
 

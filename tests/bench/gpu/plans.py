@@ -19,7 +19,10 @@ SHORT = {"warmup_max_s": 0.8, "min_time_s": 0.25, "max_time_s": 0.5, "max_sample
 TINY = {"warmup_max_s": 0.1, "min_time_s": 0.01, "max_time_s": 0.05, "max_samples": 10, "min_samples": 3}
 ROUNDS, MORE_PAIRS = 24, 36
 """Of the planted delays: processes of each, and further pairs without and with 0.5 %, for twenty blocks of three."""
+MORE_ROUNDS, MORE_OTHERS = 12, {1, 4, 7, 10}
+"""Of the further suites: six pairs on one device or three on each of two, and the rounds that hold the other variants."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
+COLLECTIVE_PROCESSES = 3
 DELAYS = (0.2, 0.5, 1.0)
 
 
@@ -65,9 +68,14 @@ def same(kinds=None):
 
 
 def overhead():
-    """Each suite as it runs by default, with the core's own limits: what its turns are spent on."""
+    """Each suite as it runs by default, with the core's own limits: what its turns are spent on.
+
+    The first of a lane has nobody before it while whom it could import.
+    """
     bf16, whole = {"precision": "bf16"}, dict(LIMITS)
     found = [
+        job("gemm, started alone", "gemm", None, bf16),
+        job("memory-bandwidth read", "memory-bandwidth", None, {"operation": "read"}),
         job("gemm", "gemm", None, bf16),
         job("training gpt", "training", f"{MODELS}.training:gpt", bf16),
         job("training resnet50", "training", f"{MODELS}.training:resnet50", {**bf16, "batch_size": 64}),
@@ -89,6 +97,11 @@ def same_collectives():
     return [job("collectives", "collectives", None, params)]
 
 
+def turned(rounds):
+    """Half of the rounds backwards, so that what drifts meets all of a round alike: on one device, and on each of two."""
+    return [one[::-1] if number % 4 in {1, 2} else one for number, one in enumerate(rounds)]
+
+
 def gpt_delayed(tag, **env):
     return job(tag, "training", f"{HERE}:gpt", {"precision": "bf16"}, env=env)
 
@@ -99,19 +112,16 @@ def calibration():
 
 
 def delays(busy_s=BUSY_S):
-    """GPT without and with a planted delay on the device, and one on the host: whole rounds, then pairs for more blocks.
-
-    Every second round runs backwards, so that what drifts meets all of them alike.
-    """
+    """GPT without and with a planted delay on the device, and one on the host: whole rounds, then pairs for more blocks."""
     planted = {share: gpt_delayed(f"gpt +{share} %", GS_DELAY_S=busy_s * share / 100) for share in DELAYS}
     whole = [gpt_delayed("gpt +0 %"), *planted.values(), gpt_delayed("gpt host +3 ms", GS_HOST_DELAY_S=3e-3)]
     pair = [gpt_delayed("gpt +0 %"), planted[0.5]]
     rounds = [whole] * ROUNDS + [pair] * MORE_PAIRS
-    return [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
+    return turned(rounds)
 
 
 def more():
-    """Rounds of the further suites: five pairs of each suite's default run, and some of its other parameters."""
+    """Rounds of the further suites: six pairs of each suite's default run, and some of its other parameters."""
     bf16 = {"precision": "bf16"}
     fused = {"variant": "triton", "precision": "bf16", "tolerance": 0.02}
     core = [
@@ -132,8 +142,7 @@ def more():
     others.append(job("kernel unfused", "kernel", f"{MODELS}.kernels:layernorm_gelu", {**fused, "variant": "unfused"}))
     others.append(job("serving", "serving", f"{MODELS}.inference:bert_base", {"precision": "fp16", "seconds": 2.0}))
     others.append(job("generation", "generation", f"{MODELS}.generation:gpt", bf16))
-    rounds = [[*core, *(others if number in {1, 5, 9} else [])] for number in range(10)]
-    return [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
+    return turned([[*core, *(others if number in MORE_OTHERS else [])] for number in range(MORE_ROUNDS)])
 
 
 def attention():
@@ -205,9 +214,9 @@ def contaminated():
 def collectives(world):
     """All six operations over the whole sweep, for the comparison with NCCL's own loop."""
     return [job(f"{name} x{world}", "collectives", None,
-                {"collective": name, "world_size": world, "factor": 2 if name == "all_reduce" else 8,
-                 "seconds_per_size": 0.1}, devices=tuple(map(str, range(world))), timeout_s=240.0)
-            for name in COLLECTIVES]  # fmt: skip
+                {"collective": name, "world_size": world, "factor": 2, "seconds_per_size": 0.05, "launch": launch}, devices=tuple(map(str, range(world))), timeout_s=240.0)
+            for name, launch in (*((name, "graph") for name in COLLECTIVES), ("all_reduce", "eager"))
+            for _ in range(COLLECTIVE_PROCESSES)]  # fmt: skip
 
 
 def scaling(world):

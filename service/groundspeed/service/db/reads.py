@@ -272,21 +272,21 @@ def changes_at_revision(session: Session, revision_id: int) -> Sequence[t.Change
     )
 
 
-def last_changes(session: Session, project_id: int) -> dict[int, Row[Any]]:
+_c = t.ChangePoint
+_LAST_CHANGES: Any = (
+    select(
+        col(_c.series_id), col(_c.ratio), col(_c.ratio_low).label("low"), col(_c.ratio_high).label("high"),
+        col(_c.difference), col(_c.kind), col(_c.regression_id), col(_c.created_at),
+    )
+    .join(t.Revision, col(t.Revision.id) == col(_c.after_revision_id))
+    .where(one_of(col(_c.series_id), among("ids")), col(_c.state) != "withdrawn")
+    .order_by(col(t.Revision.position), col(_c.id))
+)  # fmt: skip
+
+
+def last_changes(session: Session, series_ids: Collection[int]) -> dict[int, Row[Any]]:
     """(series_id, ratio, low, high, difference, kind, regression_id, created_at) of each series' newest change."""
-    c = t.ChangePoint
-    rows = fetch(
-        session,
-        select(
-            col(c.series_id), col(c.ratio), col(c.ratio_low).label("low"), col(c.ratio_high).label("high"),
-            col(c.difference), col(c.kind), col(c.regression_id), col(c.created_at),
-        )
-        .join(t.Series, col(t.Series.id) == col(c.series_id))
-        .join(t.Revision, col(t.Revision.id) == col(c.after_revision_id))
-        .where(col(t.Series.project_id) == project_id, col(c.state) != "withdrawn")
-        .order_by(col(t.Revision.position), col(c.id)),
-    )  # fmt: skip
-    return {row.series_id: row for row in rows}
+    return {row.series_id: row for row in fetch(session, _LAST_CHANGES, ids=list(series_ids))}
 
 
 _CHANGE_POSITIONS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ SILENT_AFTER = 20
 MAX_FACET_VALUES = 24
 
 Sort = Literal["name", "change", "noise", "recent"]
+_BY_CHANGE = ("change", "recent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,14 @@ def grid(db: Database, slug: str, query: GridQuery, echo: dict[str, str] | None 
     with db.read() as session:
         project = refs.project_row(session, slug)
         rows = reads_series.series_of_project(session, project.id)
-        last = reads.last_changes(session, project.id)
         wanted = [row for row in rows if _matches(row, query)] if query.facets or query.text else list(rows)
+        asked = wanted if query.sort in _BY_CHANGE else ()
+        last = reads.last_changes(session, [row.id for row in asked]) if asked else {}
         wanted.sort(key=lambda row: _order(row, query.sort, last))
-        page = wanted[query.offset : query.offset + query.limit]
         end = query.offset + query.limit
+        page = wanted[query.offset : end]
+        if not asked:
+            last = reads.last_changes(session, [row.id for row in page])
         return v.Grid(
             project=refs.project_ref(project),
             cards=tuple(_cards(session, project.id, page, last)),
@@ -63,7 +67,7 @@ def grid(db: Database, slug: str, query: GridQuery, echo: dict[str, str] | None 
 def facet_values(row: Any) -> dict[str, str]:
     """What a series can be chosen by."""
     out = {"suite": row.suite, "metric": row.metric, "hardware": row.hardware}
-    return out | {name: text(value) for name, value in row.params.items()}
+    return out | {name: text(value) for name, value in row.params.items()} if row.params else out
 
 
 def text(value: Any) -> str:
@@ -82,6 +86,8 @@ def _matches(row: Any, query: GridQuery) -> bool:
 
 
 def _name(row: Any) -> tuple[Any, ...]:
+    if not row.params:
+        return row.suite, row.plugin, row.metric, row.hardware, ()
     params = tuple(
         (name, (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value)))
         for name, value in sorted(row.params.items())
@@ -92,7 +98,7 @@ def _name(row: Any) -> tuple[Any, ...]:
 def _order(row: Any, sort: Sort, last: Mapping[int, Any]) -> tuple[Any, ...]:
     change = last.get(row.id)
     if sort == "change":
-        size = abs(change.ratio - 1) if change is not None and change.ratio == change.ratio else -1.0
+        size = abs(change.ratio - 1) if change is not None and change.ratio is not None else -1.0
         return (-size, _name(row))
     if sort == "recent":
         return (-change.created_at.timestamp() if change is not None else 0.0, _name(row))
@@ -103,13 +109,12 @@ def _order(row: Any, sort: Sort, last: Mapping[int, Any]) -> tuple[Any, ...]:
 
 def _facets(rows: Sequence[Any], query: GridQuery) -> tuple[v.Facet, ...]:
     """Values of each facet among the series that the other facets leave."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        values = facet_values(row)
-        wrong = [name for name, wanted in query.facets.items() if values.get(name) != wanted]
-        for name, value in values.items():
-            if not wrong or wrong == [name]:
-                counts[name][value] += 1
+    every = [facet_values(row) for row in rows]
+    counts: dict[str, Counter[str]] = {}
+    for name in dict.fromkeys(chain.from_iterable(every)):
+        others = {other: wanted for other, wanted in query.facets.items() if other != name}
+        left = [one for one in every if others.items() <= one.items()] if others else every
+        counts[name] = Counter(one[name] for one in left if name in one)
     return tuple(
         v.Facet(name=name, values=tuple(sorted(counter.items(), key=_natural))[:MAX_FACET_VALUES])
         for name, counter in counts.items()

@@ -36,10 +36,13 @@ import smooth  # noqa: E402
 import theirs  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 
+import demo_long  # noqa: E402 - found through the line above
+
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--enable-precise-memory-info",
 ]  # fmt: skip
 GRAPH_READY = "[data-graph][data-ready]"
+LONG = f"series of {demo_long.POINTS:,} points"
 
 
 def say(text: str) -> None:
@@ -50,7 +53,7 @@ def say(text: str) -> None:
 
 def main() -> int:
     options = _options()
-    report: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
+    report: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "smooth": {}}
     with tempfile.TemporaryDirectory(prefix="groundspeed-bench-web-") as name:
         folder = Path(options.keep or name)
         shutil.rmtree(folder, ignore_errors=True)
@@ -66,6 +69,7 @@ def main() -> int:
         say(f"groundspeed import {_cost(report['import'])}\n")
         for other, project in ((thousand, "thousand"), (wide, "wide")):
             ours.bring_in(other, data, project)
+        ours.put_long(data)
         published = None if options.no_asv else _publish(report, made, thousand, wide)
         with ours.up(data) as service, sync_playwright() as playwright:
             url = service.url
@@ -80,8 +84,9 @@ def main() -> int:
             _told(report, arrived)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             report["pages"] = _our_pages(browser, service, data, options.commits)
-            report["smooth"] = smooth.zooming(browser, url + _graph(data, 20))
-            say(f"zooming a graph of 20 series x {options.commits:,} points: {report['smooth']}{_load()}\n")
+            for label, path in ((f"20 series x {options.commits:,}", _graph(data, 20)), (LONG, _long(data))):
+                report["smooth"][label] = found = smooth.moved(browser, url + path)
+                say(f"{label}: {smooth.told(found)}{_load()}\n")
             if published:
                 report["asv pages"] = _their_pages(browser, published, options.commits)
             browser.close()
@@ -166,6 +171,11 @@ def _graph(data: Path, count: int) -> str:
     return f"/projects/history/graph?series={','.join(map(str, ids))}"
 
 
+def _long(data: Path) -> str:
+    query = "select s.id from series s join project p on p.id = s.project_id where p.slug = 'long' order by s.id"
+    return f"/projects/long/series/{ours.query(data, query)[0][0]}"
+
+
 def _our_pages(browser: Browser, service: ours.Service, data: Path, commits: int) -> dict[str, Any]:
     sha = ours.query(
         data,
@@ -175,6 +185,7 @@ def _our_pages(browser: Browser, service: ours.Service, data: Path, commits: int
         "series of 1,000 points": (f"/projects/thousand/series/{_series(data, 'thousand', 1)[0]}", GRAPH_READY, 1),
         f"graph of 10 series x {commits:,}": (_graph(data, 10), GRAPH_READY, 1),
         f"graph of 20 series x {commits:,}": (_graph(data, 20), GRAPH_READY, 1),
+        LONG: (_long(data), GRAPH_READY, 1),
         "grid": ("/projects/wide/benchmarks", ".card", 100),
         "commit with all of them": (f"/projects/wide/commits/{sha[0][0]}", "tbody tr", 100),
         "overview": ("/projects/history", "tbody tr", 1),

@@ -18,6 +18,9 @@ import httpx
 from history import History
 from measured import Command, command, spent_ms
 
+import demo_long
+from groundspeed.service.db.engine import Database
+
 PROJECT = "history"
 SETTLE_S = 3600.0
 
@@ -48,6 +51,13 @@ def bring_in(history: History, data: Path, project: str = PROJECT) -> Command:
         "--repo", str(history.repo), "--data", str(data), "--json", "--no-analyse",
     ]  # fmt: skip
     return command(words, history.folder)
+
+
+def put_long(data: Path) -> None:
+    """Beside what was imported, a project with a series of very many points."""
+    db = Database(f"sqlite:///{data / 'groundspeed.db'}")
+    demo_long.fill(db)
+    db.close()
 
 
 @contextlib.contextmanager

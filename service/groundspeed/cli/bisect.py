@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
-from groundspeed.cli.output import show_json
+from groundspeed.cli.output import harmless, show_json
 
 if TYPE_CHECKING:
     from groundspeed.service.usecases.bisect import State
@@ -49,7 +49,7 @@ def bisect(
     if json:
         show_json(state)
     else:
-        sys.stdout.write(_text(state))
+        sys.stdout.write(harmless(_text(state)))
 
 
 def _text(state: State) -> str:

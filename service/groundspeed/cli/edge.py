@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 
+from groundspeed.cli.output import harmless
 from groundspeed.service.errors import GroundspeedError
 
 FAILED = 2
@@ -80,7 +81,7 @@ def missing_extra(module: str) -> str | None:
 
 def complain(paragraph: str) -> None:
     """To standard error, wrapped to the terminal's width; as one line when piped."""
-    text = " ".join(paragraph.split())
+    text = harmless(" ".join(paragraph.split()))
     if sys.stderr.isatty():
         text = textwrap.fill(text, width=min(100, _columns()), break_long_words=False, break_on_hyphens=False)
     sys.stderr.write(f"groundspeed: {text}\n")

@@ -10,7 +10,7 @@ import typer
 
 from groundspeed.cli import kernels
 from groundspeed.cli.context import DataOption, JsonOption, database, settings_for
-from groundspeed.cli.output import show_json
+from groundspeed.cli.output import harmless, show_json
 
 
 def explain(
@@ -21,7 +21,7 @@ def explain(
             help="A series (number, or suite/metric) and a commit (hash, tag, or tip): train/step_time@1f3c9aa.",
         ),
     ],
-    project: Annotated[str | None, typer.Option(help="Only series of this project.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only series of this project.")] = None,
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -38,4 +38,4 @@ def explain(
     width = 100 if sys.stdout.isatty() else 10_000
     lines = [textwrap.fill(text, width, break_long_words=False) for text in usecase.paragraphs(found)]
     lines += kernels.lines(found.kernels)
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(harmless("\n".join(lines)) + "\n")

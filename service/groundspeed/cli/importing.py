@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli.context import DataOption, JsonOption, database, nobody_works, settings_for
-from groundspeed.cli.output import console, show_json
+from groundspeed.cli.output import console, harmless, show_json
 
 if TYPE_CHECKING:
     from groundspeed.service.db.engine import Database
@@ -124,7 +124,7 @@ class _Progress:
     def say(self, line: str) -> None:
         """Write over what stands there."""
         if not self._quiet:
-            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.write(f"\r\x1b[K{harmless(line)}")
             sys.stderr.flush()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +48,9 @@ def _options(
 
 def main() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal's encoding cannot say is written as its number
+            stream.reconfigure(errors="backslashreplace")
     _register()
     sys.exit(edge.guarded(lambda: app(standalone_mode=True)))
 

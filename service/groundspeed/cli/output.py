@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Without control characters: titles of commits, names and messages of benchmarks are anybody's to write."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class _Console(Console):
+    """Lets no escape sequence through that came with what is shown; its own are segments of control or style."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for one in super().render(renderable, options):
+            yield one if one.control else Segment(harmless(one.text), one.style)
 
 
 def console(*, quiet: bool = False) -> Console:
     """Standard output; without colours and as wide as its content needs when it is no terminal."""
-    out = Console(highlight=False, quiet=quiet)
-    return out if out.is_terminal else Console(highlight=False, width=4000, no_color=True, soft_wrap=True, quiet=quiet)
+    out = _Console(highlight=False, quiet=quiet)
+    return out if out.is_terminal else _Console(highlight=False, width=4000, no_color=True, soft_wrap=True, quiet=quiet)
 
 
 def show_json(value: Any) -> None:

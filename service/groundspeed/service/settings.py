@@ -26,6 +26,13 @@ Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(gt=0)]
 
 
+_DATABASES = {
+    "postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "postgresql+psycopg": "postgresql+psycopg",
+    "sqlite": "sqlite", "sqlite+pysqlite": "sqlite",
+}  # fmt: skip
+"""Databases by the beginning of their URL, with the driver that is used."""
+
+
 class Settings(NotificationSettings, AccountSettings, GitHubSettings):
     """The service's settings. ``Settings.load()`` reads the environment and says in words what is wrong."""
 
@@ -120,6 +127,20 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("database_url")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        """postgres:// and postgresql:// mean the driver that is installed."""
+        name, mark, rest = value.partition("://")
+        if value and (not mark or name not in _DATABASES):
+            raise ValueError(f"give one like postgresql+psycopg://user@host/name, not {name[:40]!r}")
+        url = f"{_DATABASES[name]}://{rest}" if value else value
+        if url:
+            from sqlalchemy.engine import make_url  # settings are read without it where there is no such URL
+
+            make_url(url)  # raises ValueError, as for a port that is no number
+        return url
+
     @classmethod
     def load(cls, **overrides: Any) -> Settings:
         """Read the environment; raises :class:`ConfigError` naming the variable, what it holds and what is allowed."""
@@ -130,7 +151,9 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
         try:
             return cls(**(given | overrides))
         except ValidationError as error:
-            lines = "; ".join(f"{PREFIX}{_name(e['loc'])}: {e['msg'].lower()}" for e in error.errors())
+            lines = "; ".join(
+                f"{PREFIX}{_name(e['loc'])}: {e['msg'].lower().removeprefix('value error, ')}" for e in error.errors()
+            )
             raise ConfigError(
                 f"The settings cannot be used: {lines}.", "docs/configuration.md lists them all."
             ) from None

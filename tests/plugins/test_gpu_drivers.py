@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.bench.gpu import analysis, children, collectives_beside, lines, plans
+from tests.bench.gpu import analysis, children, collectives_beside, kernels_named, lines, plans
 
 from groundspeed.plugins import params as parameters
 from groundspeed.plugins.protocol import Limits
@@ -147,6 +147,21 @@ def test_devices_are_never_compared_with_each_other():
     assert (row["comparisons"], row["false"], row["largest_effect"]) == (2, 0, 0.0)
     (row,) = analysis.spread(mixed)
     assert row["cv"] == 0.0
+
+
+def test_the_planted_kernel_is_named_and_nothing_where_there_is_none():
+    def traced(tag, spin_s, seed):
+        chance = random.Random(seed)
+        gemm = {"name": "gemm", "count_per_step": 10, "time_per_step_s": 8e-3 * (1 + 1e-4 * chance.gauss(0, 1))}
+        spin = [{"name": "at::spin_kernel", "count_per_step": 1, "time_per_step_s": spin_s}] if spin_s else []
+        return report(tag, 10e-3 + spin_s, kernels=[gemm], spin=spin)
+
+    base = [traced("gpt +0 %", 0.0, seed) for seed in range(6)]
+    slower = [traced("gpt +0.5 %", 50e-6, seed) for seed in range(6, 12)]
+    rows = kernels_named.named([*base, *slower], "gpt +0 %", {"gpt +0.5 %": 0.005, "gpt +0 %": None})
+    assert [(row["blocks"], row["named"]) for row in rows] == [(2, 2), (1, 0)]
+    assert rows[0]["least_share"] == pytest.approx(1, abs=0.1)
+    assert rows[1]["other_answers"] == {"same": 1}
 
 
 def run(*arguments, root):

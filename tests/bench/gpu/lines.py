@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.gpu import analysis, collectives_beside, curves, plans
+from tests.bench.gpu import analysis, collectives_beside, curves, kernels_named, plans
 from tests.bench.gpu.children import Lanes, child, environment
 
 
@@ -119,7 +119,9 @@ def sensitivity(bench):
              for metric in ("device_busy_time", "step_time", *analysis.HABITS)}  # fmt: skip
     host = [row for row in analysis.spread(reports)
             if row["metric"] in {"device_busy_time", "exposed_host_time", "step_time"}]  # fmt: skip
+    effects = {**{f"gpt +{share} %": share / 100 for share in plans.DELAYS}, "gpt host +3 ms": None, "gpt +0 %": None}
     return {**found, "What was planted, by the trace": analysis.planted(reports), "Where a delay shows": host,
+            "Which kernel is named": kernels_named.named(reports, "gpt +0 %", effects),
             "A/A of what has no delay": analysis.same_in_blocks([r for r in reports if r["tag"] == "gpt +0 %"]),
             "Habits of other tools": analysis.habits_aside(reports), "Overhead": analysis.overhead(reports),
             "What did not run": analysis.failed(reports)}  # fmt: skip

@@ -71,12 +71,12 @@ def assign(db: Database, mirrors: Mirrors, now: datetime) -> int:
 
 def _cases(session: Session, looked: set[int], now: datetime) -> list[Case]:
     before, after = aliased(Revision), aliased(Revision)
-    recent = select(AuditEntry).where(
+    recent = select(col(AuditEntry.subject_id)).where(
         col(AuditEntry.at) >= now - LOOK_BACK,
         col(AuditEntry.subject_type) == "regression",
         col(AuditEntry.action) == "regression.confirmed",
     )
-    fresh = {int(entry.subject_id) for entry in session.scalars(recent)} - looked
+    fresh = {int(subject) for subject in session.scalars(recent)} - looked
     if not fresh:
         return []
     query = (

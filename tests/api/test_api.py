@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from fleet import START, Fleet, fleet, registration
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import KernelTable
+from groundspeed.service.db.tables import KernelTable, Project
 from groundspeed.service.usecases import tokens
 from groundspeed.service.wire import v1
 from web_server import app, serve
@@ -92,6 +92,7 @@ def world_ref(request_id: int) -> object:
 
 
 def test_an_artefact_is_checked_limited_and_never_shown_as_a_page(api: httpx.Client, world: Fleet) -> None:
+    """A token for another project does not get it."""
     world.node()
     world.measure("HEAD~1..HEAD")
     attempt = world.next().attempt_id
@@ -112,6 +113,12 @@ def test_an_artefact_is_checked_limited_and_never_shown_as_a_page(api: httpx.Cli
     assert api.put(f"/api/v1/attempts/none/artefacts/{sha}", content=body).status_code == 404
     with world.db.read() as session:
         assert session.exec(select(KernelTable.why)).all() == ["the kernel table is no JSON"]
+    with world.db.transaction() as session:
+        session.add(Project(slug="other", name="Other", repo_url="x", watch=False, created_at=START))
+    for project, status in (("other", 403), ("toy", 200)):
+        secret = tokens.create(world.db, tokens.New(project, "viewer", projects=(project,)), START)
+        own = {"authorization": f"Bearer {secret}"}
+        assert api.get(f"/api/v1/attempts/{attempt}/artefacts/{sha}", headers=own).status_code == status
 
 
 @pytest.mark.parametrize(

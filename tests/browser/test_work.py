@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -18,6 +20,8 @@ from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
 from .conftest import Site, Tab, open_tab
 
 pytestmark = pytest.mark.browser
+TRACE, TRACE_NAME = b'{"traceEvents": [], "note": "<script>document.title = 1</script>"}', "step trace.json"
+"""A file that a run leaves: whatever is in it, it is saved and never shown as a page."""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,12 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             t.Artefact(
                 attempt_id=attempt.id, sha256="0" * 64, kind="kernel-table", name="kernels.json", size_bytes=4096,
                 stored=False,
+            )
+        )  # fmt: skip
+        session.add(
+            t.Artefact(
+                attempt_id=attempt.id, sha256=sha256(TRACE).hexdigest(), kind="trace", name=TRACE_NAME,
+                size_bytes=len(TRACE), stored=False,
             )
         )  # fmt: skip
         hardware = session.get_one(t.Node, 1).hardware_id
@@ -187,7 +197,18 @@ def test_a_job_is_cancelled_and_tried_again(desk: Tab, own: Site) -> None:
     page.get_by_text("What it measures").click()
     expect(page.locator("details[open] .params").first).to_contain_text("batch_size=8")
     expect(page.get_by_role("heading", name="Files")).to_be_visible()
-    expect(page.locator("section", has_text="kernels.json").last).to_contain_text("not kept")
+    files = page.locator("section", has=page.get_by_role("heading", name="Files")).locator("li")
+    expect(files).to_contain_text(["kernels.json not here yet", f"{TRACE_NAME} not here yet"])
+    attempt = f"{own.url}/api/v1/attempts/{own.demo.running_attempt}/artefacts"
+    sent = httpx.put(f"{attempt}/{sha256(TRACE).hexdigest()}", content=TRACE)
+    assert sent.json()["ok"], sent.text
+    page.reload()
+    with page.expect_download() as waited:
+        files.get_by_role("link", name=TRACE_NAME).click()
+    assert waited.value.suggested_filename == TRACE_NAME
+    assert waited.value.path().read_bytes() == TRACE
+    expect(files.filter(has_text=TRACE_NAME)).to_contain_text(f"trace, {len(TRACE)}")
+    expect(files.filter(has_text="kernels.json")).to_contain_text("not here yet")
     page = desk.open(f"/jobs/{own.demo.jobs[-3]}")
     expect(page.locator(".lead")).to_contain_text("in the queue")
     page.get_by_role("button", name="Cancel").click()

@@ -84,7 +84,9 @@ def set_node_state(node: str, message: c.NodeState, parts: PartsDep, who: Operat
 
 
 @router.get("/attempts/{attempt_id}/artefacts/{sha256}")
-def get_artefact(attempt_id: str, sha256: str, parts: PartsDep, _who: Viewer) -> FileResponse:
+def get_artefact(attempt_id: str, sha256: str, parts: PartsDep, who: Viewer) -> FileResponse:
+    if who.projects:
+        who.require_project(live.project_of_attempt(parts.database, attempt_id))
     settings = parts.settings
     store = Store(
         settings.data_dir.absolute() / "artefacts", settings.max_artefact_bytes, settings.max_attempt_artefact_bytes

@@ -18,7 +18,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.outbox import Message
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 
 
 class Broker:

@@ -18,7 +18,7 @@ from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import prepared
 from groundspeed.service.usecases import analyse, import_rows, importing, receiving
 from groundspeed.service.usecases.importing import Options, Summary
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from groundspeed.service.control.app import send
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.outbox import Message
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 
 log = logging.getLogger(__name__)
 _AT_ONCE = 500

@@ -14,7 +14,7 @@ from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_rows import Writer
 from groundspeed.service.usecases.import_tables import link_versions
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 
 FEW_COMMITS = 20
 """Of results of so few commits detection is told where they lie; of more, to look at their series again."""

@@ -36,7 +36,7 @@ from groundspeed.service.errors import Forbidden, NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.places import Conflicting, Place, Places
 from groundspeed.service.usecases.reports import Declared, Expected, Summary, refusal, summarise
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 from groundspeed.service.wire.v1 import RunAck, RunBatch, RunKey, RunReport
 
 _SKEW_S = 60.0

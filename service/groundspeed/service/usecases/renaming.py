@@ -27,7 +27,7 @@ from groundspeed.service.domain.renames import Line, renames
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.gate_sides import Compared, Never
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.series import ANALYSE
+from groundspeed.service.usecases.topics import ANALYSE
 
 _ABSENT = {"lost", "missing-baseline"}
 """Nothing went wrong on the side that has no number."""

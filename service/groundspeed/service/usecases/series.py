@@ -17,9 +17,7 @@ from groundspeed.service.domain.series import MIN_EFFECT, Direction, Point, Seri
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
-
-ANALYSE = "groundspeed.control.analyse"
-
+from groundspeed.service.usecases.topics import ANALYSE
 
 _SERIES = (
     select(Series, col(Benchmark.suite), col(Benchmark.plugin))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlmodel import col
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.analyse import analyse_dirty
+from groundspeed.service.usecases.analysis_rows import FOLLOW_UP
 from groundspeed.service.usecases.followup import plan_followups, plan_for_slug, waiting
 from world import NOW, World
 
@@ -90,8 +91,20 @@ def test_imported_series_are_left_alone(world: World) -> None:
     """No worker can measure again what another tool has measured."""
     with world.db.transaction() as session:
         session.execute(update(t.Benchmark).values(plugin="import.asv"))
+        session.execute(delete(t.Outbox))
+        session.add(t.SeriesMark(series_id=world.all(t.Series)[0].id))
+    analyse_dirty(world.db, LATER)
+    assert [change.state for change in world.all(t.ChangePoint)] == ["provisional"]
+    assert world.all(t.Outbox, col(t.Outbox.topic) == FOLLOW_UP) == []
     assert waiting(world.db, LATER) == []
     assert plan_followups(world.db, world.project, LATER) == 0
+
+
+def test_an_import_beside_it_pays_for_nothing(world: World) -> None:
+    """What was asked for pays for what follows from it, also where results were imported since."""
+    world.add(t.Request(project_id=world.project, kind="import", idempotency_key="2", state="done"))
+    assert plan_followups(world.db, world.project, LATER) == 2
+    assert {row.parent_id for row in world.all(t.Request, col(t.Request.kind) == "followup")} == {world.request}
 
 
 def test_a_gap_with_a_step_in_it_is_bisected(database: Database) -> None:

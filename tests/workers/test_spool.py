@@ -162,7 +162,9 @@ def test_an_outage_delays_results_and_loses_none(service: Any, spool: Spool, del
 
 
 def test_one_bad_result_does_not_hold_back_the_others(service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """A result that the service calls invalid is given up alone, and an attempt it does not know as a whole."""
+    """A result that the service calls invalid becomes a failure with the reason; an attempt it does not know is given
+    up as a whole.
+    """
     service.attempts["a2"] = 8
     service.state[8] = "running"
     for replicate in range(3):
@@ -173,14 +175,16 @@ def test_one_bad_result_does_not_hold_back_the_others(service: Any, spool: Spool
     def picky(self: Client, attempt: str, batch: v1.RunBatch, patience_s: float = 0.0) -> v1.RunAck:
         if attempt == "a1-unknown":
             raise ServiceRefused("no such attempt", status=404)
-        if any(run.key.replicate == 1 for run in batch.runs):
+        if any(run.key.replicate == 1 and run.outcome == "ok" for run in batch.runs):
             raise ServiceRefused("not valid", status=422)
         return real(self, attempt, batch, patience_s)
 
     monkeypatch.setattr(Client, "runs", picky)
     delivery.start()
     service.wait(lambda: not spool.attempts())
-    assert sorted(key[3] for key in service.runs) == [0, 2]
+    told = {key[3]: run for key, run in service.runs.items()}
+    assert {replicate: run["outcome"] for replicate, run in told.items()} == {0: "ok", 1: "failed", 2: "ok"}
+    assert "refuses the result: not valid" in told[1]["evidence"]["message"]
 
 
 def test_a_wrong_token_loses_nothing(service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

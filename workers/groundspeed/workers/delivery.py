@@ -121,6 +121,7 @@ class Delivery:
                 self._send_artefacts(attempt, run)
             elif name in ack.refused:
                 logger.error("the service refuses the result %s of attempt %s: %s", name, attempt, ack.refused[name])
+                self._tell_refused(attempt, run, ack.refused[name])
             else:
                 continue  # not mentioned: it stays
             self._drop(attempt, run)
@@ -129,10 +130,35 @@ class Delivery:
         """One bad result must not hold back the others."""
         if len(batch) == 1:
             logger.error("a result of attempt %s is given up: %s", attempt, error)
+            self._tell_refused(attempt, batch[0], str(error))
             self._drop(attempt, batch[0])
             return
         for run in batch:
             self._send(attempt, [run])
+
+    def _tell_refused(self, attempt: str, run: v1.RunReport, why: str) -> None:
+        """What cannot be stored is a failure with its reason, never nothing at all."""
+        told = v1.RunReport(
+            key=run.key,
+            plugin=run.plugin,
+            plugin_version=run.plugin_version,
+            params=run.params,
+            outcome="failed",
+            started_at=run.started_at,
+            duration_s=run.duration_s,
+            evidence={"message": f"the service refuses the result: {why}"[:2000], "reported_outcome": run.outcome},
+            environment=run.environment,
+            build=run.build,
+        )
+        try:
+            ack = self._client.runs(attempt, v1.RunBatch(runs=(told,)))
+        except ServiceRefused as error:
+            if error.status in _LATER:
+                raise
+            logger.error("nor can the refusal be told: %s", error)
+            return
+        for reason in ack.refused.values():
+            logger.error("nor can the refusal be told: %s", reason)
 
     def _send_artefacts(self, attempt: str, run: v1.RunReport) -> None:
         for reference in run.artefacts:

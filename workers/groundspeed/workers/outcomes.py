@@ -63,6 +63,11 @@ def _died(ended: Ended, unreadable: str) -> tuple[Outcome, str]:
         return Outcome.OOM, "the process ran out of memory and died without a report"
     if status is not None and status < 0:
         return Outcome.CRASHED, f"the process died by {_signal_name(-status)} without a report"
+    if status is None:
+        return (
+            Outcome.CRASHED,
+            "the process that started the benchmark was killed with it, so how it ended is not known",
+        )
     return Outcome.CRASHED, f"the process ended with status {status} without a report"
 
 

@@ -78,6 +78,9 @@ class Runner:
         except (TypeError, ValueError) as error:
             words = {"message": f"limits: {error}"}
             return Turn(self.without_process(key, benchmark, Outcome.FAILED, words, side))
+        if not side.source.is_dir():
+            words = {"message": f"the checkout {side.source} is gone: a benchmark before this one deleted it"}
+            return Turn(self.without_process(key, benchmark, Outcome.CRASHED, words, side))
         scratch = self.cache / "runs" / uuid.uuid4().hex
         (scratch / "work").mkdir(parents=True)
         gate = Gate(scratch / "gate") if ahead else None

@@ -28,7 +28,7 @@ def settings_for(data: Path | None, **overrides: object) -> Settings:
     if data is not None:
         given["data_dir"] = data
     loaded = Settings.load(**given)
-    return loaded.model_copy(update={"data_dir": loaded.data_dir.absolute()})
+    return loaded.model_copy(update={"data_dir": loaded.data_dir.resolve()})
 
 
 @contextmanager

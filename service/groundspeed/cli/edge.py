@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import sys
 import textwrap
 from collections.abc import Callable
@@ -62,13 +64,44 @@ def explain(error: Exception) -> str:
         )
     if type(error).__module__.startswith("groundspeed."):
         return str(error)
+    return (
+        _of_a_database(error)
+        or _of_the_system(error)
+        or (
+            f"Something unforeseen went wrong: {type(error).__name__}: {error}. That is a fault of Groundspeed: please "
+            "report it with the output of the same command under GROUNDSPEED_TRACEBACK=1."
+        )
+    )
+
+
+def _of_the_system(error: Exception) -> str | None:
+    if isinstance(error, shutil.Error):  # several files: the first of (source, destination, why)
+        return f"Files could not be copied: {error.args[0][0][2]}. Correct that and run the command again."
     if isinstance(error, OSError) and error.strerror:
         where = f" {error.filename}" if error.filename else ""
         return f"The operating system refused{where}: {error.strerror}. Correct that and run the command again."
-    return (
-        f"Something unforeseen went wrong: {type(error).__name__}: {error}. That is a fault of Groundspeed: please "
-        "report it with the output of the same command under GROUNDSPEED_TRACEBACK=1."
-    )
+    return None
+
+
+def _of_a_database(error: Exception) -> str | None:
+    """What a database that is full, gone, locked, not to be written or damaged said; None for any other error."""
+    if not isinstance(error, sqlite3.Error) and not type(error).__module__.startswith(("sqlalchemy.", "psycopg.")):
+        return None
+    told = getattr(error, "orig", None) or error
+    if isinstance(told, (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.InterfaceError)):
+        return None
+    if type(told).__name__ in {
+        "OperationalError",
+        "DatabaseError",
+        "DiskFull",
+        "AdminShutdown",
+        "ReadOnlySqlTransaction",
+    }:
+        return (
+            f"The database cannot be used: {str(told).strip()}. Is there room on its disk, may this user write to it, "
+            "does its server run? What was not finished is undone; put that right and run the command again."
+        )
+    return None
 
 
 def missing_extra(module: str) -> str | None:

@@ -5,7 +5,9 @@ Atom.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, cast
@@ -65,11 +67,27 @@ def run(db: Database, project: str, form: str, out: Path | IO[str], now: datetim
                 raise Invalid(f"{form} cannot be written to standard output.", "Give --out.")
             if form == "asv":
                 return export_asv.write_tree(session, found, out)
-            return _parquet(records(session, found), out)
+            with whole(out) as part:
+                return _parquet(records(session, found), part)
         if isinstance(out, Path):
-            with out.open("w", encoding="utf-8") as stream:
+            with whole(out) as part, part.open("w", encoding="utf-8") as stream:
                 return _TEXT[form](session, found, stream, now)
         return _TEXT[form](session, found, out, now)
+
+
+@contextmanager
+def whole(out: Path) -> Iterator[Path]:
+    """A file to write beside ``out`` that takes its place when it is complete: readers see the old or the new."""
+    if out.exists() and not out.is_file():  # a pipe, a device
+        yield out
+        return
+    out = out.resolve()
+    part = out.with_name(f".{out.name}.part-{os.getpid()}")
+    try:
+        yield part
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _jsonl(session: Session, project: Project, out: IO[str], now: datetime) -> int:  # noqa: ARG001 - one shape for all writers

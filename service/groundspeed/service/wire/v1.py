@@ -355,7 +355,7 @@ class RunAck(Wire):
     accepted: tuple[RunKey, ...] = ()
     already: tuple[RunKey, ...] = ()
     refused: dict[str, str] = {}
-    """Reason by "side/benchmark/replicate": kept by nobody; the worker logs it and gives up on it."""
+    """Reason by "side/benchmark/replicate": not kept so; the worker sends it again as a failure with the reason."""
 
 
 class NextPairRequest(Wire):

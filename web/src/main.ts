@@ -4,7 +4,6 @@ import { cards, painted, resubmits, scrollers, tables, theme, times } from "./pa
 import * as palette from "./palette";
 
 theme();
-times();
 tables();
 resubmits();
 scrollers();
@@ -14,5 +13,9 @@ if (!document.body.dataset["static"]) {
   grid.start();
   live.start();
 }
-// The plotting library comes only with the page that needs it, and takes over from what the server drew once that is seen.
-if (document.querySelector("[data-graph]")) void painted().then(() => import("./graph")).then((graph) => graph.start());
+// What lays the page out anew waits until it is seen as it came: times in words, and the plotting library, which comes
+// only with the page that needs it and takes over from what the server drew.
+void painted().then(() => {
+  times();
+  if (document.querySelector("[data-graph]")) void import("./graph").then((graph) => graph.start());
+});

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -11,6 +12,7 @@ from groundspeed.plugins.collectives import world_size
 from groundspeed.plugins.common import SEED
 from groundspeed.plugins.distributed.ranks import Ranks
 from groundspeed.plugins.spi import (
+    Artefact,
     Context,
     Direction,
     Kind,
@@ -97,6 +99,8 @@ class DistributedTraining:
         yield Measured("scaling_efficiency", [once / statistics.median(wall)], where)
         if all("traced" in rank and not rank["traced"]["unavailable"] for rank in together.values()):
             yield from traced(together, where, statistics.median(wall))
+            table = json.dumps(together[0]["traced"]["table"])
+            context.keep(Artefact("kernel-table", "kernel-table.json", table))
         own = {rank: events["alone"]["wall_s"] for rank, events in together.items() if "alone" in events}
         if len(own) > 1:
             yield from stragglers(own, where, context)

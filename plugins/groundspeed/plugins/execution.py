@@ -22,7 +22,7 @@ from groundspeed.plugins.progress import ProgressFile
 from groundspeed.plugins.protocol import ChildReport, ChildSpec, MetricReport
 from groundspeed.plugins.spi import Context, Measured, Metric, Outcome, Plugin, SampleState, Unsupported
 from groundspeed.plugins.timing.conditions import Conditions, first_visible
-from groundspeed.plugins.timing.drive import drive
+from groundspeed.plugins.timing.drive import drive, keep_artefact
 from groundspeed.plugins.timing.peak import peak_memory
 
 
@@ -141,6 +141,7 @@ def _load(session: Session) -> tuple[Plugin, Context]:
         facts=session.facts,
         phase=session.phase,
         state_between=session.state_between,
+        keep=lambda artefact: keep_artefact(session, artefact),
     )
 
 

@@ -157,6 +157,8 @@ class Context:
     """What ``start_ahead`` of the plugin has started, by a name of its own; each is closed when the run is over."""
     state_between: Callable[[float, float], SampleState] = lambda _start_s, _duration_s: SampleState.VALID
     """What a sample is worth, by the device's conditions from a time (``time.perf_counter``) on for so many seconds."""
+    keep: Callable[[Artefact], None] = lambda _artefact: None
+    """A self-timed plugin hands over a file that is to be kept with the result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def _trace(step: Any, rank: RankContext, seconds: float) -> None:
         step, rank.device, once, lambda text: rank.emit("progress", at=text), most=FEW_STEPS
     )  # fmt: skip
     module = getattr(torch, rank.device.partition(":")[0])
+    table = profiled.table.as_json()
     rank.emit(
         "traced",
         unavailable=profiled.unavailable,
@@ -69,10 +70,9 @@ def _trace(step: Any, rank: RankContext, seconds: float) -> None:
         compute_s=[one.compute_s for one in profiled.steps],
         exposed_communication_s=[one.exposed_communication_s for one in profiled.steps],
         communication_ns=profiled.communication_ns,
+        table=table if rank.rank == 0 else None,
         compute_by_kernel_s=sum(
-            row["median_s"] * row["count_per_step"]
-            for row in profiled.table.as_json()["kernels"]
-            if not row["communication"]
+            row["median_s"] * row["count_per_step"] for row in table["kernels"] if not row["communication"]
         ),
         peak_bytes=int(module.max_memory_allocated(rank.device)),
     )

@@ -172,7 +172,8 @@ def test_the_database_is_checked_by_authority_and_name(
 def test_what_the_url_says_about_tls_goes_first(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     url = "postgresql://u@h/d?sslmode=require"
-    assert Settings(data_dir=tmp_path, database_url=url, tls_ca=ca).database == f"{url}&sslrootcert={ca}"
+    with_ca = f"postgresql+psycopg://u@h/d?sslmode=require&sslrootcert={ca}"
+    assert Settings(data_dir=tmp_path, database_url=url, tls_ca=ca).database == with_ca
     assert Settings(data_dir=tmp_path, tls_ca=ca).database.startswith("sqlite:")
     assert service_celery(Settings(data_dir=tmp_path, broker_url="redis://h/0", tls_ca=ca))["broker_use_ssl"] is None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, report_done, show_json, table
+from groundspeed.cli.output import console, counted, report_done, show_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def create(
         show_json(made)
         return
     out = console()
-    out.print(f"Campaign {made.name} begins with the baselines of {sum(map(len, made.waves))} nodes.")
+    out.print(f"Campaign {made.name} begins with the baselines of {counted(sum(map(len, made.waves)), 'node')}.")
     for index, names in enumerate(made.waves):
         out.print(f"  {'canary' if index == 0 else f'wave {index}'}: {_some(names)}")
 

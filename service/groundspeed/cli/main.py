@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from groundspeed.cli import context, edge
-from groundspeed.cli.output import console, show_json, table
+from groundspeed.cli.output import console, counted, show_json, table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -249,7 +249,7 @@ def config_check(
     if json:
         show_json(config)
     else:
-        console().print(f"{file} is good: {len(config.suite)} suites.")
+        console().print(f"{file} is good: {counted(len(config.suite), 'suite')}.")
 
 
 @config_app.command("schema")
@@ -305,4 +305,4 @@ def token_revoke(name: str, data: context.DataOption = None, json: context.JsonO
     if json:
         show_json({"name": name, "revoked": count})
     else:
-        console().print(f"{count} tokens were revoked.")
+        console().print(f"{counted(count, 'token')} revoked.")

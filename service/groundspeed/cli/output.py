@@ -40,6 +40,11 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 token``, ``2 tokens``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def report_done(sentence: str, json: bool, **facts: Any) -> None:
     """What a command that changes something says when it is done: a sentence, or its facts as JSON."""
     if json:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from groundspeed.cli import context
-from groundspeed.cli.output import console, report_done, show_json, table
+from groundspeed.cli.output import console, counted, report_done, show_json, table
 
 job_app = typer.Typer(no_args_is_help=True, help="Jobs: what waits and runs, cancel, retry, reprioritise.")
 node_app = typer.Typer(no_args_is_help=True, help="Nodes: who is there, drain, quarantine, take back.")
@@ -162,7 +162,7 @@ def request_cancel(
 
     with context.database(context.settings_for(data)) as db:
         count = requests.cancel(db, request, datetime.now(UTC), actor=ACTOR, reason=reason)
-    report_done(f"{count} jobs of request {request} are cancelled.", json, request=request, cancelled=count)
+    report_done(f"{counted(count, 'job')} of request {request} cancelled.", json, request=request, cancelled=count)
 
 
 @node_app.command("list")

@@ -74,8 +74,10 @@ def create(database: Database, new: New, now: datetime, actor: str = "local", *,
 
 
 def _check(new: New) -> None:
-    if not new.name.strip() or len(new.name) > 100:
-        raise Invalid("A token needs a name of 1 to 100 characters.", "Name who or what it is for.")
+    if not new.name.strip() or len(new.name) > 100 or not new.name.isprintable():
+        raise Invalid("A token needs a name of 1 to 100 printable characters.", "Name who or what it is for.")
+    if new.node is not None and not (new.node.isprintable() and len(new.node) <= 200):
+        raise Invalid(f"{new.node!r} is no name of a node.", "Give up to 200 printable characters.")
     if new.role not in {*ROLES, "worker"}:
         raise Invalid(f"{new.role!r} is no role.", f"Use one of {', '.join(ROLES)} or worker.")
     if new.role == "worker" and not new.node:

@@ -221,6 +221,18 @@ def test_a_spec_of_a_newer_version_is_refused_with_advice(child):
     assert "upgrade the worker" in stderr
 
 
+def test_what_a_plugin_yields_or_notes_and_nobody_can_keep_is_told_in_words(acme):
+    """Not as a process that died: what it noted is no JSON, what it yielded no measurement or no number."""
+    for body, says in (
+        ("c.facts['raw'] = b'x'\n        yield Measured('count', [1.0])", "cannot be kept"),
+        ("yield None", "run() yields Measured"),
+        ("yield Measured('count', ['many'])", "'count' that is no number"),
+    ):
+        report = acme(f"    def run(self, c):\n        {body}\n").run("acme")
+        assert (report.outcome, report.metrics) == ("failed", ())
+        assert says in report.evidence["message"]
+
+
 def test_a_report_survives_the_trip_through_json():
     report = ChildReport(plugin="p", plugin_version="1", outcome="ok", conditions={"a": {"unavailable": "why"}})
     assert ChildReport.from_json(report.to_json()) == report

@@ -54,10 +54,21 @@ def write_report(report: ChildReport, path: str) -> None:
     final = Path(path)
     temporary = final.with_name(f"{final.name}.{os.getpid()}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
-        file.write(report.to_json())
+        file.write(as_text(report))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(final)
+
+
+def as_text(report: ChildReport) -> str:
+    """The report as JSON; what a plugin noted and JSON cannot say makes it a failure in words."""
+    try:
+        return report.to_json()
+    except (TypeError, ValueError, RecursionError) as error:
+        why = f"what the plugin noted cannot be kept: {error}. Facts and labels are numbers, strings, true or false"
+        return dataclasses.replace(
+            report, outcome="failed", metrics=(), evidence={"message": why}, conditions={}, facts={}, artefacts=()
+        ).to_json()
 
 
 def end(status: int) -> NoReturn:

@@ -212,8 +212,19 @@ def measuring_s(phases_s: Mapping[str, float]) -> float:
     return phases_s.get("measure", 0.0) + phases_s.get("profile", 0.0)
 
 
+def _numbers(measured: Measured, plugin: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(value) for value in measured.values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"plugin {plugin!r} yielded a value of {measured.metric!r} that is no number: {error}"
+        ) from error
+
+
 def metric_report(measured: Measured, declared: dict[str, Metric], plugin: str) -> MetricReport:
     """Raises ValueError when the plugin yields what it has not declared."""
+    if not hasattr(measured, "metric") or not hasattr(measured, "values"):
+        raise ValueError(f"plugin {plugin!r} yielded {type(measured).__name__}, and run() yields Measured")
     if measured.metric not in declared:
         raise ValueError(f"plugin {plugin!r} yielded {measured.metric!r}, which its metrics() does not declare")
     metric = declared[measured.metric]
@@ -222,7 +233,7 @@ def metric_report(measured: Measured, declared: dict[str, Metric], plugin: str) 
         unit=metric.unit,
         direction=int(metric.direction),
         kind=str(metric.kind),
-        values=tuple(float(value) for value in measured.values),
+        values=_numbers(measured, plugin),
         params=dict(measured.params),
         states=tuple(str(state) for state in measured.states),
         gate=metric.gate if measured.gate is None else measured.gate,

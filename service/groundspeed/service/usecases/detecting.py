@@ -34,6 +34,8 @@ FOR_TWO = 500
 """Another process is worth starting for so many series; a service's own rounds stay below it."""
 UNIT = 84
 """So many series are looked at in one go."""
+AT_A_TIME = 4
+"""So many units the other process is given: it goes on while this one writes."""
 AHEAD = 12
 """How many units the other process may be ahead: what it has found waits here."""
 
@@ -107,6 +109,8 @@ class Ahead:
     pool: ProcessPoolExecutor | None = None
     _units: list[tuple[int, Sequence[int]]] = field(default_factory=list)
     """The list that each is of, and its series."""
+    _next: int = 0
+    """The first that nobody has been given."""
     _asked: dict[int, Future[dict[int, Looked]]] = field(default_factory=dict)
     _here: dict[int, dict[int, Looked]] = field(default_factory=dict)
 
@@ -119,16 +123,17 @@ class Ahead:
         if self.pool is None:
             return {}
         mine = [unit for unit, (of, _) in enumerate(self._units) if of == nth]
+        end = min(mine[-1] + 1 + AHEAD, len(self._units))
         try:
-            self._ask(mine[-1] + AHEAD)
-            while not all(unit in self._here or self._asked[unit].done() for unit in mine):
-                free = next((unit for unit in sorted(self._asked) if self._asked[unit].cancel()), None)
-                if free is None:
-                    next(self._asked[unit] for unit in mine if unit in self._asked).result()
-                    continue
-                del self._asked[free]
-                with self.db.read() as session:
-                    self._here[free] = look(session, self._units[free][1])
+            self._ask(end)
+            while waiting := [unit for unit in mine if unit not in self._here and not self._is_done(unit)]:
+                if self._next < end:
+                    unit, self._next = self._next, self._next + 1
+                    with self.db.read() as session:
+                        self._here[unit] = look(session, self._units[unit][1])
+                else:
+                    self._asked[waiting[0]].result()
+                self._ask(end)
             for unit in mine:
                 if unit in self._asked:
                     self._here[unit] = self._asked.pop(unit).result()
@@ -136,11 +141,17 @@ class Ahead:
             self.pool = None
         return {key: one for unit in mine for key, one in self._here.pop(unit, {}).items()}
 
+    def _is_done(self, unit: int) -> bool:
+        return unit in self._asked and self._asked[unit].done()
+
     def _ask(self, end: int) -> None:
+        """Give the other process work, and not more than it needs: what it has been given cannot be taken back."""
         assert self.pool is not None
-        first = max([-1, *self._asked, *self._here])
-        for unit in range(first + 1, min(end, len(self._units))):
-            self._asked[unit] = self.pool.submit(_look_there, self.db.url, self._units[unit][1])
+        busy = sum(not future.done() for future in self._asked.values())
+        for _ in range(busy, AT_A_TIME):
+            if self._next < end:
+                self._asked[self._next] = self.pool.submit(_look_there, self.db.url, self._units[self._next][1])
+                self._next += 1
 
 
 def _look_there(url: str, ids: Sequence[int]) -> dict[int, Looked]:
@@ -162,7 +173,4 @@ def ahead(db: Database, lists: Sequence[Sequence[int]]) -> Iterator[Ahead]:
         yield Ahead(db, lists)
         return
     with ProcessPoolExecutor(1, children.context(), children.settle) as pool:
-        try:
-            yield Ahead(db, lists, pool)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield Ahead(db, lists, pool)

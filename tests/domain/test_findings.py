@@ -185,6 +185,17 @@ def test_every_point_has_its_words():
     assert "one of the suspects" in " ".join(explain_point(gap, detect(gap), 58))
 
 
+def test_the_newest_point_far_off_its_level_is_not_called_an_outlier_yet():
+    level = values(200, [], 0.01, 3)
+    level[[20, 60, 100, 140]] *= 1.5  # this series has outliers, so that one point at the end is no step yet
+    level[-1] *= 1.5
+    data = series(level)
+    found = detect(data)
+    assert not any(change.after == 199 for change in found.change_points)
+    assert "nothing follows it yet" in " ".join(explain_point(data, found, 199))
+    assert "an outlier, not a new level" in " ".join(explain_point(data, found, 60))
+
+
 def test_every_verdict_has_its_words():
     """What was found and what could have been seen."""
     config = GateConfig()

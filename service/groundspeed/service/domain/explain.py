@@ -112,6 +112,8 @@ def _not_flagged(point: Point, series: SeriesData, detection: Detection) -> list
         words.append(f"That is under {noise.floor:.2%}, the smallest change that is reported for it.")
     elif scatter < 3.0:
         words.append(f"That is {scatter:.1f} times the noise between its points, which is usual.")
+    elif point.x == max(one.x for one in series.points):
+        words.append("That is unusual; nothing follows it yet that would tell an outlier from a new level.")
     else:
         words.append("That is unusual, but the points around it did not follow: an outlier, not a new level.")
     if math.isfinite(noise.mde) and noise.mde > 0.0:

@@ -80,14 +80,14 @@ class Shown(NamedTuple):
 
 
 def spent_ms(pid: int) -> float:
-    """Processor time of a process and those it has started and still has, in steps of 10 ms."""
+    """Processor time of a process and of all it has started, those that have ended too, in steps of 10 ms."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
     except OSError:
         return 0.0
-    own = (int(fields[11]) + int(fields[12])) * 1e3 / os.sysconf("SC_CLK_TCK")
+    own = sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")  # its own, and that of children it has waited for
     return own + sum(spent_ms(child) for child in children)
 
 

@@ -146,6 +146,20 @@ def test_a_kernel_that_differs_from_its_reference_is_wrong_and_a_plain_callable_
         kernel.task_of(3, 1e-3)
 
 
+def test_an_answer_without_room_on_the_device_is_compared_on_the_host(monkeypatch):
+    whole = kernel.flatten
+
+    def full(answer, *, here):
+        if here:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(answer)
+
+    monkeypatch.setattr(kernel, "flatten", full)
+    kernel.compare(torch.ones(4), torch.ones(4), 1e-6)
+    with pytest.raises(WrongResult, match="relative error"):
+        kernel.compare(torch.ones(4), torch.zeros(4) + 2, 1e-6)
+
+
 def test_the_fused_kernel_needs_a_gpu_and_the_unfused_runs_anywhere(here):
     target = f"{MODELS}.kernels:layernorm_gelu"
     report = here("kernel", target, {"variant": "triton"})

@@ -87,7 +87,8 @@ def spent_ms(pid: int) -> float:
         children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
     except OSError:
         return 0.0
-    own = sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")  # its own, and that of children it has waited for
+    # Its own, and that of the children it has waited for.
+    own = sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")
     return own + sum(spent_ms(child) for child in children)
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
+from sqlmodel import col
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
@@ -28,7 +30,7 @@ def history(database: Database) -> tuple[World, dict[str, int]]:
 
 
 def plain(looked: dict[int, detecting.Looked]) -> dict[int, str]:
-    return {key: repr((sorted(one.marks), one.last, one.config, one.answer)) for key, one in looked.items()}
+    return {key: repr((sorted(one.marks), one.last, one.order, one.config, one.answer)) for key, one in looked.items()}
 
 
 def found(world: World) -> list[tuple[object, ...]]:
@@ -67,6 +69,14 @@ def test_what_came_since_is_seen_and_the_rest_is_taken_as_it_was_found(
     assert asked == ids[:1]
     assert found(world) == together
 
+    with database.transaction() as session:  # nor here, but commits have moved: what was found lies elsewhere
+        looked = detecting.look(session, ids)
+        session.execute(update(t.Revision).values(position=col(t.Revision.position) + 100))
+    asked.clear()
+    analyse._analyse_list(database, ids, NOW + timedelta(hours=4), looked, only_marked=False)
+    assert asked == ids
+    assert found(world) == together
+
 
 @pytest.mark.long
 def test_two_processes_say_what_one_says_also_when_one_is_killed(
@@ -78,6 +88,7 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed(
     lists = [ids[:2], ids[2:]]
     with database.read() as session:
         alone = detecting.look(session, ids)
+    database.close()  # as whoever starts another process does
     with ProcessPoolExecutor(1, children.context(), children.settle) as pool:
         both = detecting.Ahead(database, lists, pool)
         assert plain({**both.of(0), **both.of(1)}) == plain(alone)

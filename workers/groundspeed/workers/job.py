@@ -274,7 +274,7 @@ class JobRun:
         """Every process in its turn; after each round ``another`` is asked for the next."""
         by_side = {side.index: side for side in sides}
         benchmarks = {benchmark.key: benchmark for benchmark in self._job.benchmarks}
-        cpus = len(self._slot.cpus or usable_cpus())
+        cpus = len(self._slot.cpus or usable_cpus()) or 1
         settings, gang = self._node.settings, self._job.gang is not None
         turns = Turns(depth(settings, cpus, accelerated=self._accelerated(), gang=gang))
 

@@ -35,4 +35,5 @@ def divide(count: int, cpus: Sequence[int], devices: Sequence[str], *, restricte
 
 
 def usable_cpus() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
+    """None where the system does not say: processes are then not bound."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

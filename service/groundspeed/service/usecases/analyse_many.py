@@ -110,8 +110,8 @@ def analyse(
         foretold.accept(session, rows, now)
         foretold.reopen(session, rows, now, causes.regression)
     causes.finish(now)
-    points = (change for series, _, detection, _ in seen if series.gate for change in detection.change_points)
-    if any(change.provisional or change.unmeasured for change in points):
+    ours = (found for series, _, found, _ in seen if series.gate and series.benchmark_id not in frame.imported)
+    if any(change.provisional or change.unmeasured for found in ours for change in found.change_points):
         ask_for_more(session, project_id)
 
 
@@ -122,8 +122,8 @@ def _detected(
     known: dict[int, Answer] = {}
     for series in wanted:
         one, id_ = looked.get(series.id or 0), series.id or 0
-        now = taken.marks.get(id_, frozenset()), series.last_result_at, frame.config
-        if one is not None and (one.marks, one.last, one.config) == now:
+        now = taken.marks.get(id_, frozenset()), series.last_result_at, frame.order, frame.config
+        if one is not None and (one.marks, one.last, one.order, one.config) == now:
             known[id_] = one.answer
     others = [series for series in wanted if series.id not in known]
     known |= {series.id or 0: answer for series, answer in zip(others, detections(session, frame, others), strict=True)}

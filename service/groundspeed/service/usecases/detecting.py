@@ -1,14 +1,14 @@
 """Detection in many series at once, ahead of the transaction that stores what it says and partly in another process.
 
 What was found ahead is only used where nothing has come since: the marks that the transaction takes away are the very
-ones that were there when the results were read, and the configuration is the same. Every other series is looked at
-again by the transaction itself, so the answers are those of looking at each in its own transaction.
+ones that were there when the results were read, and the order of commits and the configuration are the same. Every
+other series is looked at again by the transaction itself, so the answers are those of looking at each in its own
+transaction.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -49,12 +49,13 @@ Answer = tuple[Detection, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was found in a series, with the marks that it had then, when it had been looked at last, and the
-    configuration that held.
+    """What was found in a series, with the marks that it had then, when it had been looked at last, and the order of
+    the project's commits and the configuration that held.
     """
 
     marks: frozenset[Mark]
     last: datetime | None
+    order: bytes
     config: Mapping[str, Any]
     answer: Answer
 
@@ -79,7 +80,9 @@ def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
     frame = Frame.of(session, whole[0].project_id)
     answers = detections(session, frame, whole)
     return {
-        one.id or 0: Looked(frozenset(marks.get(one.id or 0, ())), one.last_result_at, frame.config, answer)
+        one.id or 0: Looked(
+            frozenset(marks.get(one.id or 0, ())), one.last_result_at, frame.order, frame.config, answer
+        )
         for one, answer in zip(whole, answers, strict=True)
     }
 
@@ -167,10 +170,11 @@ def _database(url: str) -> Database:
 @contextmanager
 def ahead(db: Database, lists: Sequence[Sequence[int]]) -> Iterator[Ahead]:
     """With another process when there is enough to do, and this one may start one."""
-    cores = len(os.sched_getaffinity(0))
     in_memory = db.is_sqlite and not db.engine.url.database
-    if sum(map(len, lists)) < FOR_TWO or cores < 2 or in_memory or multiprocessing.current_process().daemon:
+    alone = children.cores() < 2 or in_memory or multiprocessing.current_process().daemon
+    if alone or sum(map(len, lists)) < FOR_TWO:
         yield Ahead(db, lists)
         return
+    db.close()  # a copy of this process would take locks on a SQLite file for its own that only this process has
     with ProcessPoolExecutor(1, children.context(), children.settle) as pool:
         yield Ahead(db, lists, pool)

@@ -4,7 +4,6 @@ first.
 
 from __future__ import annotations
 
-import os
 import tarfile
 import tempfile
 import zipfile
@@ -186,8 +185,7 @@ def document_of(path: Path, name: str) -> Document:
 
 def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
     """What each file of a tree holds, in order; read by other processes when it pays, some way ahead."""
-    cores = len(os.sched_getaffinity(0))
-    wanted = processes or min(4, cores - 1)
+    wanted = processes or min(4, children.cores() - 1)
     if wanted < 1 or sum(path.stat().st_size for path, _ in source.files) < BYTES_FOR_A_POOL:
         prepared.begin(source.tree)
         for path, name in source.files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Benchmark, Result, Revision
 from groundspeed.service.domain.series import Columns, Ints
+from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
 from groundspeed.service.usecases.series import latest_config
 
 _result = core(Result).c
@@ -39,21 +41,30 @@ class Frame:
     commits: Mapping[int, int]
     """The same the other way round."""
     places: Ints
-    """Position by a commit's id; -1: not on the branch."""
+    """Position by a commit's id; -1: not on the branch. The last is that of every commit that has come since."""
+    order: bytes
+    """A digest of these: the same while the commits stand as they do."""
     config: Mapping[str, Any]
     suites: Mapping[int, str]
+    """By benchmark."""
+    imported: frozenset[int]
+    """Benchmarks from other tools' files: nobody can measure them again."""
 
     @classmethod
     def of(cls, session: Session, project_id: int) -> Frame:
         where = col(Revision.project_id) == project_id
         rows = session.execute(select(col(Revision.id), col(Revision.position)).where(where)).tuples().all()
         positions = {id_: x for id_, x in rows if id_ is not None and x is not None}
-        places = np.full(max((id_ or 0 for id_, _ in rows), default=0) + 1, -1, np.int64)
+        places = np.full(max((id_ or 0 for id_, _ in rows), default=0) + 2, -1, np.int64)
         places[list(positions)] = list(positions.values())
-        benchmarks = select(col(Benchmark.id), col(Benchmark.suite)).where(col(Benchmark.project_id) == project_id)
-        suites = {id_: suite for id_, suite in session.execute(benchmarks).tuples() if id_ is not None}
+        benchmarks = select(col(Benchmark.id), col(Benchmark.suite), col(Benchmark.plugin))
+        benchmarks = benchmarks.where(col(Benchmark.project_id) == project_id)
+        known = [(id_ or 0, suite, plugin) for id_, suite, plugin in session.execute(benchmarks).tuples()]
+        suites = {id_: suite for id_, suite, _ in known}
+        imported = frozenset(id_ for id_, _, plugin in known if plugin.startswith(PLUGIN_PREFIX))
         commits = {x: id_ for id_, x in positions.items()}
-        return cls(positions, commits, places, latest_config(session, project_id), suites)
+        order = blake2b(places.tobytes(), digest_size=16).digest()
+        return cls(positions, commits, places, order, latest_config(session, project_id), suites, imported)
 
 
 def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
@@ -77,7 +88,8 @@ def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     points have to be put together one by one.
     """
     revision, environment, value, spread, run = rows
-    x = frame.places[revision]
+    # On PostgreSQL results can be read of a commit that came after the frame: their mark waits for the next look.
+    x = frame.places[np.minimum(revision, frame.places.size - 1)]
     order = np.lexsort((run, x))
     order = order[x[order] >= 0]
     x, y = x[order], value[order].astype(np.float64)

@@ -22,7 +22,7 @@ from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats import own
 from groundspeed.service.formats.records import Record
 from groundspeed.service.formats.source import of_bytes
-from groundspeed.service.usecases import exporting, importing
+from groundspeed.service.usecases import exporting, importing, receiving
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -79,6 +79,23 @@ def test_asv_publishes_the_same_from_what_came_back(sqlite_database: Database, t
         (tmp_path / f"{tree}.txt").write_text(done.stdout)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text() != ""
+
+
+def test_parameters_that_came_in_another_import_go_out_as_they_were(sqlite_database: Database, tmp_path: Path) -> None:
+    """Runs name their parameters by a number: a later file with others must not take the earlier ones' place."""
+    shas = trees.repository(tmp_path / "repo", 3)
+    trees.write_tree(tmp_path / "before", shas)
+    importing.run(sqlite_database, importing.Options("demo", (tmp_path / "before",)), NOW)
+    doc = json.loads(next((tmp_path / "before/box").glob(f"{shas[0][:8]}-*")).read_text())
+    grid = doc["results"]["suite.Time.time_grid"]
+    first, others = grid[1], [[f"'other {i}'" for i, _ in enumerate(grid[1][0])], *grid[1][1:]]
+    for sha, params in (("c" * 40, others), ("d" * 40, first)):
+        posted = {**doc, "commit_hash": sha, "results": {"suite.Time.time_grid": [grid[0], params, *grid[2:]]}}
+        receiving.receive(sqlite_database, "demo", "posted.json", json.dumps(posted).encode(), NOW)
+    exporting.run(sqlite_database, "demo", "asv", tmp_path / "after", NOW)
+    for sha, params in ((shas[0], first), ("c" * 40, others), ("d" * 40, first)):
+        (path,) = (tmp_path / "after").rglob(f"{sha[:8]}-*")
+        assert json.loads(path.read_text())["results"]["suite.Time.time_grid"][1] == params
 
 
 @pytest.mark.long

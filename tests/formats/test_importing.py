@@ -132,6 +132,47 @@ def test_a_cut_import_is_resumed(sqlite_database: Database, tmp_path: Path, monk
     assert rows(sqlite_database)["Result"] == count
 
 
+def test_news_of_an_import_that_was_cut_at_its_end_are_seen(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was looked at before its commits had their places is looked at again, though nothing is added."""
+    trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 3))
+
+    def marked() -> set[int]:
+        with sqlite_database.read() as session:
+            return set(session.scalars(select(col(t.SeriesMark.series_id))))
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(importing.Importer, "finish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            bring(sqlite_database, tmp_path / "results")
+    before = marked()
+    assert len(before) > 5
+    analyse.analyse_dirty(sqlite_database, NOW)
+    assert bring(sqlite_database, tmp_path / "results").added.results == 0
+    assert marked() >= before
+
+
+def test_another_order_of_commits_has_every_series_looked_at_again(sqlite_database: Database, tmp_path: Path) -> None:
+    """Dates came first, the graph later: nothing is added, and what was found stands at other commits now."""
+    table, graph = tmp_path / "t.csv", tmp_path / "graph.tsv"
+    shas = [digit * 40 for digit in "abc"]
+    lines = [f"load,12.5,ms,{sha},2024-05-{day:02}T07:00:00Z\n" for day, sha in enumerate(shas, 1)]
+    table.write_text("benchmark,value,unit,commit,date\n" + "".join(lines))
+    bring(sqlite_database, table)
+    analyse.analyse_dirty(sqlite_database, NOW)
+    assert bring(sqlite_database, table).series == 0
+    a, b, c = shas
+    graph.write_text(f"{b}\t{c}\t3\t3\t\n{c}\t{a}\t2\t2\t\n{a}\t\t1\t1\t\n")
+    assert bring(sqlite_database, table, graph=graph).series == 1
+    with sqlite_database.read() as session:
+        assert session.scalars(select(col(t.SeriesMark.revision_id))).all() == [None]
+        assert session.scalars(select(col(t.Revision.sha)).order_by(col(t.Revision.position))).all() == [a, c, b]
+
+
 def test_a_changed_result_is_another_run_and_the_old_one_stays(sqlite_database: Database, tmp_path: Path) -> None:
     """asv overwrites a result that is measured again; here both are kept."""
     shas = trees.repository(tmp_path / "repo", 2)

@@ -21,7 +21,18 @@ import orjson
 from groundspeed.service.formats import asv
 from groundspeed.service.formats.digests import digest
 from groundspeed.service.formats.plain import Block, Collector, Shape, Shapes
-from groundspeed.service.formats.records import Grid, Metric, Origin, Record, Refused, Scalar, Skipped, Where
+from groundspeed.service.formats.records import (
+    STUMBLES,
+    Grid,
+    Metric,
+    Origin,
+    Record,
+    Refused,
+    Scalar,
+    Skipped,
+    Where,
+    stumbled,
+)
 from groundspeed.service.formats.source import Document
 
 
@@ -181,6 +192,8 @@ def read_file(path: str, name: str) -> tuple[list[Ready], Refused | None]:
             found.append(ready)
     except Refused as error:
         refused = error
+    except STUMBLES as error:
+        refused = stumbled(error, place)
     block = usual.block(place)
     return ([block, *found] if block else found), refused
 

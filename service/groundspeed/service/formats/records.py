@@ -210,6 +210,16 @@ class Grid:
 Item = Record | Grid | Skipped
 
 
+STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a parser raises that stumbles over a file, which must not stop the import of the others."""
+
+
+def stumbled(error: Exception, where: Where) -> Refused:
+    """The same in words."""
+    reason = f"could not be understood ({type(error).__name__}: {str(error)[:100]})."
+    return Refused(reason, where, "Please report it with the file.")
+
+
 def sound(items: Iterable[Item]) -> Iterator[Item]:
     """The same items; what has no name, or a number that grew beyond all bounds in its new
     unit, is skipped with its place.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
+from typing import Literal
 
 from sqlalchemy import func, select, update
 from sqlmodel import Session, col
@@ -21,6 +24,12 @@ FEW_COMMITS = 20
 _ANALYSE_AT_ONCE = 500
 
 
+Moved = Literal["", "along", "anew"]
+"""What became of the places of commits that were there before: nothing, other places in the same order, or another
+order (also where one has a place for the first time, or none any more).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the order of the project's commits rests on, how many there are, and how many have no place in it."""
@@ -28,13 +37,12 @@ class Order:
     words: str
     revisions: int
     unplaced: int
-    moved: bool
-    """Whether one that was there before has another place now."""
+    moved: Moved
 
 
 def finish(session: Session, writer: Writer, graph: Graph | None, now: datetime) -> Order:
     """Put the commits of the project in order, and link versions."""
-    project, request = _held(session, writer)
+    project, request = hold(session, writer)
     order = _order(session, project, request, writer, graph)
     link_versions(session, project.id or 0)
     request.state, request.finished_at = "done", now
@@ -42,42 +50,43 @@ def finish(session: Session, writer: Writer, graph: Graph | None, now: datetime)
     return order
 
 
-def finish_few(session: Session, writer: Writer, now: datetime) -> bool:
-    """The same where a few results came into a project that stands: what they cannot have changed is not looked at.
-
-    Returns whether a commit that was there before has another place now.
-    """
+def finish_few(session: Session, writer: Writer, now: datetime) -> Moved:
+    """The same where a few results came into a project that stands: what they cannot have changed is not looked at."""
     places = writer.places
-    moved = bool(places.fresh) and _place_new(session, writer)
+    moved = _place_new(session, writer) if places.fresh else ""
     if places.made_benchmark:
         link_versions(session, places.project_id)
     session.execute(update(Request).where(col(Request.id) == places.request_id).values(state="done", finished_at=now))
     return moved
 
 
-def tell(session: Session, writer: Writer, *, moved: bool, analyse: bool = True) -> int:
-    """Mark the series that something came for, and ask for their analysis; returns how many there are."""
+def tell(session: Session, writer: Writer, *, moved: Moved, analyse: bool = True) -> int:
+    """Mark the series that something came for, and all where commits stand in another order, and ask for their
+    analysis; returns how many there are.
+    """
     project_id = writer.places.project_id
     if moved:  # what detection keeps of a series counts commits as they stood
         ours = col(Series.project_id) == project_id
-        session.execute(held(select(col(Series.id)).where(ours).order_by(col(Series.id))))
+        every = session.scalars(held(select(col(Series.id)).where(ours).order_by(col(Series.id)))).all()
         session.execute(update(Series).where(ours, col(Series.state).is_not(None)).values(state=None))
-    series = writer.mark(session, whole=moved or len(writer.places.commits) > FEW_COMMITS)
+        if moved == "anew":
+            writer.touched.update(one for one in every if one is not None)
+    series = writer.mark(session, whole=bool(moved) or len(writer.places.commits) > FEW_COMMITS)
     if analyse:
         for start in range(0, len(series), _ANALYSE_AT_ONCE):
             outbox.enqueue(session, ANALYSE, {"series_ids": series[start : start + _ANALYSE_AT_ONCE]})
     return len(series)
 
 
-def _place_new(session: Session, writer: Writer) -> bool:
+def _place_new(session: Session, writer: Writer) -> Moved:
     """Give new commits their places; those that are newer than all others by their dates come after them."""
-    project, request = _held(session, writer)
+    project, request = hold(session, writer)
     if _stands(project, request) or (_by_dates(request) and _append(session, writer)):
-        return False
+        return ""
     return _order(session, project, request, writer, None).moved
 
 
-def _held(session: Session, writer: Writer) -> tuple[Project, Request]:
+def hold(session: Session, writer: Writer) -> tuple[Project, Request]:
     """The project, and the request of its imports, held: two must not give their commits the same place."""
     query = held(select(Request).where(col(Request.id) == writer.places.request_id))
     request = session.scalars(query.execution_options(populate_existing=True)).one()
@@ -113,7 +122,7 @@ def _order(session: Session, project: Project, request: Request, writer: Writer,
     if graph is None and _stands(project, request):
         counts = select(func.count(), func.count(col(Revision.position))).select_from(Revision).where(mine)
         every, placed_ones = session.execute(counts).tuples().one()
-        return Order("the order that the project has already", every, every - placed_ones, moved=False)
+        return Order("the order that the project has already", every, every - placed_ones, moved="")
     watched = project.tip_sha is not None
     query = select(col(Revision.sha), col(Revision.committed_at), col(Revision.id), col(Revision.position))
     rows = session.execute(query.where(mine)).tuples().all()
@@ -125,9 +134,22 @@ def _order(session: Session, project: Project, request: Request, writer: Writer,
         if placed.get(sha) != position and not (watched and sha not in placed)
     ]
     import_commits.set_columns(session, others)
-    moved = any(one["row"] not in writer.places.fresh for one in others)
+    before = [(position, placed.get(sha)) for sha, _, id_, position in rows if id_ not in writer.places.fresh]
     if graph is not None:
         import_commits.describe(session, {sha: i for sha, _, i, _ in rows if i is not None}, graph)
     words = graph.origin if graph else "the dates of the commits, because no repository was given"
     request.payload = {**request.payload, "order": "graph" if graph else "dates"}
-    return Order(words, len(rows), len(rows) - len(placed), moved)
+    return Order(words, len(rows), len(rows) - len(placed), _moved(before, watched=watched))
+
+
+def _moved(places: Sequence[tuple[int | None, int | None]], *, watched: bool) -> Moved:
+    """Of commits that were there before, from their old places and their new ones; in a project that is ``watched``
+    those that its graph does not know keep theirs.
+    """
+    changed = [(old, new) for old, new in places if not (watched and new is None)]
+    if all(old == new for old, new in changed):
+        return ""
+    if any((old is None) != (new is None) for old, new in changed):
+        return "anew"
+    order = [new for _, new in sorted((old, new) for old, new in changed if old is not None and new is not None)]
+    return "along" if all(a < b for a, b in pairwise(order)) else "anew"

@@ -8,6 +8,7 @@ since 1970), tags; newest first, lines with # are comments. ``git log --format='
 from __future__ import annotations
 
 import gzip
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ def of_file(path: Path) -> Graph:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8", "replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise Invalid(f"{path} cannot be read ({error}).", "Give a commit graph file.") from error
     return _graph(text.split("\n"), f"the commit graph {path.name}")
 

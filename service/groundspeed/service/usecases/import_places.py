@@ -89,12 +89,6 @@ class Places:
         if self.known is not None:
             self.known.update(self._new)
 
-    def forget(self) -> None:
-        """After a transaction that was rolled back nothing that was looked up in it can be trusted."""
-        kept = (self.runs, self.sides, self.attempts, self._places, self._benchmarks, self._series, self._ids)
-        for one in (*kept, self._new):
-            one.clear()
-
     def stamp(self, moment: datetime) -> str:
         """As the driver would write it, which is slow for millions."""
         moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)

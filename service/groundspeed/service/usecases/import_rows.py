@@ -6,7 +6,7 @@ same row however often it comes; many rows go in one statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from math import isfinite
@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import insert, select, text
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from groundspeed.service.db import samples as packed
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.tables import Attempt, JobSide, Result, Run, SeriesMark
+from groundspeed.service.db.tables import Attempt, JobSide, Request, Result, Run, SeriesMark
 from groundspeed.service.db.types import clean_text, dump_json
 from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.plain import Block, Shape
@@ -26,6 +26,7 @@ from groundspeed.service.formats.prepared import Prepared
 from groundspeed.service.formats.records import Record, Where
 from groundspeed.service.usecases.import_places import Place, Places
 from groundspeed.service.usecases.import_tables import bulk_insert, readable, storable
+from groundspeed.service.usecases.locking import held
 
 _GRID_RUN_COLUMNS = (
     "id", "job_id", "attempt_id", "benchmark_key", "replicate", "benchmark_id", "revision_id", "hardware_id",
@@ -91,10 +92,13 @@ class Writer:
     _next_run: int = 0
     _now: str = ""
     _is_sqlite: bool = True
+    _stored_axes: Mapping[str, list[Any]] | None = None
+    """Of the transaction's beginning; None: nobody has asked."""
     added: Added = field(default_factory=Added)
 
     def begin(self, session: Session) -> None:
         """Once in every transaction, before anything is added."""
+        self._stored_axes = None
         self._is_sqlite = session.get_bind().dialect.name == "sqlite"
         self.places.stamp_length = 26 if self._is_sqlite else None
         self._now = self.places.stamp(self.places.now)
@@ -123,7 +127,7 @@ class Writer:
         if known is None:
             benchmark = self.places.benchmark(session, tool, shape.benchmark, shape.version)
             ids = tuple(self.places.series_ids(session, benchmark, shape.metric, shape.points(), place))
-            axes = self._axes_index(shape)
+            axes = self._axes_index(session, shape)
             start = '{"asv": {' + (f'"axes": {axes}' if axes >= 0 else "")
             more = start + ", " if axes >= 0 else start
             known = self._grids[key] = _Grid(ids, benchmark, _key(shape.benchmark), start, more)
@@ -207,15 +211,27 @@ class Writer:
         self.waiting += len(mine)
         self.added.results += len(mine)
 
-    def _axes_index(self, grid: Shape) -> int:
-        """Where the axes stand among those that this benchmark has had; -1: it has no parameters."""
+    def _axes_index(self, session: Session, grid: Shape) -> int:
+        """Where the axes stand among those that this benchmark has had, in earlier imports too; -1: it has no
+        parameters.
+        """
         if not grid.axes:
             return -1
-        known = self.axes.setdefault(grid.benchmark, [])
         axes = [list(a) for a in grid.axis_reprs]
+        known = self.axes.setdefault(grid.benchmark, [])
         if axes not in known:
-            known.append(axes)
+            before = self._axes_before(session).get(grid.benchmark, [])
+            known += before[len(known) :]
+            if axes not in known:
+                known.append(axes)
         return known.index(axes)
+
+    def _axes_before(self, session: Session) -> Mapping[str, list[Any]]:
+        """What the project's runs refer to so far: held, so that nobody else gives the same index to other axes."""
+        if self._stored_axes is None:
+            query = held(select(col(Request.payload)).where(col(Request.id) == self.places.request_id))
+            self._stored_axes = session.execute(query).scalar_one().get("axes", {})
+        return self._stored_axes
 
     def add_records(self, session: Session, records: Sequence[Record], place: Place) -> None:
         """Records of one benchmark at one point of its parameters from one process, each of another metric."""
@@ -324,23 +340,13 @@ class Writer:
             written.clear()
         self.waiting = 0
 
-    def forget(self) -> None:
-        """After a transaction that was rolled back nothing that was looked up in it can be trusted."""
-        self.places.forget()
-        self._seen.clear()
-        self._grids.clear()
-        self._shapes.clear()
-        for lost in (self._runs, self._results, self._grid_runs, self._grid_results):
-            lost.clear()
-        self.waiting = 0
-
     def mark(self, session: Session, *, whole: bool) -> list[int]:
         """Tell detection which series have new results; returns their ids. ``whole``: they are to be looked at from
         their beginning, and not only at the commits that something came for.
         """
         series = sorted(self.touched)
         self.touched = set()
-        for grid in self._grids.values():
+        for grid in self._grids.values():  # what comes for them from now on is news again
             grid.touched = False
         places: list[int | None] = [None] if whole else [*sorted(self.places.commits)]
         for start in range(0, len(series), 5000):

@@ -7,30 +7,40 @@ Importing the same again adds nothing. What was skipped or refused is counted an
 from __future__ import annotations
 
 import gc
-import hashlib
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, text
-from sqlmodel import Session, col
+from sqlalchemy import text
+from sqlmodel import Session
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
-from groundspeed.service.db.tables import Project, Request, Revision
-from groundspeed.service.db.types import clean_text
+from groundspeed.service.db.tables import Project, Request
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import criterion, csv_table, detect
 from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
-from groundspeed.service.formats.records import Grid, Item, Origin, Record, Refused, Skipped, Where, sound
+from groundspeed.service.formats.records import (
+    STUMBLES,
+    Grid,
+    Item,
+    Origin,
+    Record,
+    Refused,
+    Skipped,
+    Where,
+    sound,
+    stumbled,
+)
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import import_finish, import_order
+from groundspeed.service.usecases.import_naming import Naming
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_projects import OneProject
@@ -44,8 +54,6 @@ BATCHES_INTO_NOTHING = 10
 """So many make one transaction while a SQLite store holds no results: then the index is built once, which is faster."""
 EXAMPLES = 20
 _REQUEST_KEY = "import"
-_SHORT, _WHOLE = re.compile(r"[0-9a-f]{6,39}"), 40
-"""What may be the beginning of a whole hash, and how long one is: a number of Subversion is neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +194,14 @@ class Importer:
     progress: Progress = _silent
     described: dict[str, Any] = field(default_factory=dict)
     """What asv trees say of their benchmarks and machines, which an export gives back."""
-    _resolved: dict[str, str] = field(default_factory=dict)
-    _known: list[str] | None = None
+    _news: set[int] = field(default_factory=set)
+    """Series that something came for in transactions that have ended."""
+    _naming: Naming = field(init=False)
     _projects: OneProject = field(init=False)
 
     def __post_init__(self) -> None:
+        given = self.options.commit, self.options.time
+        self._naming = Naming(self.db, self.writer.places.project_id, self.graph, *given)
         self._projects = OneProject(self.options.project_from)
 
     def all(self, sources: Sources) -> None:
@@ -207,7 +218,9 @@ class Importer:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
                         self.writer.flush(session, ordered=not fresh)
-                self._finish_batch(session)
+                self._keep_described(session)
+                # Marked with its results, so that none is overlooked if the import is cut before its end.
+                self._news.update(self.writer.mark(session, whole=True))
             gc.collect(1)
 
     def _look_ahead(self, session: Session) -> None:
@@ -222,17 +235,21 @@ class Importer:
         while not self._batch(session, items):
             self.writer.flush(session)
         self.writer.flush(session)
-        if self.writer.axes:
-            self._finish_batch(session)
+        self._keep_described(session)
         moved = import_finish.finish_few(session, self.writer, now)
         self.summary.series = import_finish.tell(session, self.writer, moved=moved)
         self.summary.added = self.writer.added
 
-    def _finish_batch(self, session: Session) -> None:
-        request = session.get_one(Request, self.writer.places.request_id)
+    def _keep_described(self, session: Session) -> None:
+        """What an export gives back, with the project's request."""
+        if not (self.writer.axes or self.described):
+            return
+        _, request = import_finish.hold(session, self.writer)
         payload = dict(request.payload)
         if self.writer.axes:
-            payload["axes"] = {**payload.get("axes", {}), **self.writer.axes}
+            old = payload.get("axes", {})
+            longer = {name: axes for name, axes in self.writer.axes.items() if len(axes) > len(old.get(name, ()))}
+            payload["axes"] = {**old, **longer}
         if self.described:
             old = payload.get("asv", {})
             payload["asv"] = {k: {**old.get(k, {}), **v} for k, v in self.described.items()}
@@ -289,10 +306,8 @@ class Importer:
                     yield prepare(item) if isinstance(item, Grid) else item
             except Refused as error:
                 self.summary.refused.append(error)
-            except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, AttributeError) as error:
-                # A file that a parser stumbles over must not stop the import of the others.
-                reason = f"could not be understood ({type(error).__name__}: {str(error)[:100]})."
-                self.summary.refused.append(Refused(reason, Where(document), "Please report it with the file."))
+            except STUMBLES as error:
+                self.summary.refused.append(stumbled(error, Where(document)))
             self.summary.added = self.writer.added
             self.progress(self.summary, document)
 
@@ -320,43 +335,15 @@ class Importer:
         self.described.setdefault("machines", {}).update({m["machine"]: dict(m) for m in source.tree.machines.values()})
 
     def _place(self, session: Session, origin: Origin, where: Where) -> Any:
-        sha, moment = self._identify(origin, where)
+        sha, moment = self._naming.of(origin, where)
         return self.writer.places.place(session, origin, sha, moment)
-
-    def _identify(self, origin: Origin, where: Where) -> tuple[str, datetime | None]:
-        """The revision that an origin's results are of, and its time; one is made up and named so where none is
-        given.
-        """
-        moment = origin.committed_at or origin.measured_at or self.options.time
-        commit = origin.commit or self.options.commit
-        if commit:
-            return self._resolve(commit), moment
-        if moment is not None:
-            return f"at-{moment.astimezone(UTC):%Y%m%dT%H%M%S}", moment
-        return f"file-{hashlib.blake2b(where.source.encode('utf-8', 'replace'), digest_size=8).hexdigest()}", None
-
-    def _resolve(self, commit: str) -> str:
-        known = self._resolved.get(commit)
-        if known is None:
-            known = self.graph.resolve(commit) if self.graph else commit
-            if known == commit and _SHORT.fullmatch(commit):
-                if self._known is None:
-                    self._known = [sha for sha in self._shas() if len(sha) >= _WHOLE]
-                longer = [sha for sha in self._known if sha.startswith(commit)]
-                known = longer[0] if len(longer) == 1 else commit
-            self._resolved[commit] = known = clean_text(known)[:64]
-        return known
-
-    def _shas(self) -> list[str]:
-        with self.db.read() as session:
-            query = select(col(Revision.sha)).where(col(Revision.project_id) == self.writer.places.project_id)
-            return list(session.scalars(query))
 
     def finish(self, session: Session, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
         order = import_finish.finish(session, self.writer, self.graph, now)
         self.summary.order, self.summary.revisions = order.words, order.revisions
         self.summary.unplaced = order.unplaced
+        self.writer.touched |= self._news  # again: what was looked at meanwhile had no place yet
         analyse = self.options.analyse
         self.summary.series = import_finish.tell(session, self.writer, moved=order.moved, analyse=analyse)
         self.summary.added = self.writer.added
@@ -387,9 +374,10 @@ def _rare_collection() -> Iterator[None]:
 
 
 def _tune(session: Session) -> None:
-    """SQLite keeps 2 MB of pages by itself: too few for indexes over millions of rows."""
+    """The indexes over millions of rows want more of SQLite's pages in memory than a connection keeps by itself. On
+    PostgreSQL nothing waits for the disk before the import's last transaction, which waits for all.
+    """
     if session.get_bind().dialect.name == "sqlite":
         session.execute(text("PRAGMA cache_size = -65536"))
     else:
-        with ExitStack():
-            session.execute(text("SET LOCAL synchronous_commit = off"))
+        session.execute(text("SET LOCAL synchronous_commit = off"))

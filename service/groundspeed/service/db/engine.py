@@ -61,9 +61,14 @@ class Database:
         self.url = url
         self.engine: Engine = _make_engine(url)
         self.known: dict[Hashable, Any] = {}
-        """Content-addressed rows seen committed in this database: they never change. Emptied when one was deleted."""
+        """Content-addressed rows seen committed in this database: they never change. See ``forget``."""
         self.recent = Recent(4096)
         """What does not change while it is of interest, such as what an attempt is for."""
+
+    def forget(self) -> None:
+        """One of the rows that were remembered has been deleted. Who is in the middle of its work keeps what it has."""
+        self.known = {}
+        self.recent.clear()
 
     @property
     def is_sqlite(self) -> bool:

@@ -103,8 +103,7 @@ def ingest_runs(db: Database, attempt_id: str, batch: RunBatch, now: datetime, *
     try:
         kept = _keep(db, lease, list(checked.values()), refused, now)
     except IntegrityError:  # a row that was remembered has been deleted since
-        db.known.clear()
-        db.recent.clear()
+        db.forget()
         kept = _keep(db, _lease(db, attempt_id), list(checked.values()), refused, now)
     accepted = tuple(c.run.key for k, c in checked.items() if k in kept)
     already = tuple(c.run.key for k, c in checked.items() if k not in kept and _name(c.run.key) not in refused)

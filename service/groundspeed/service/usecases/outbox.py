@@ -68,11 +68,10 @@ def on_commit(database: Database, take: Callable[[list[Message]], None]) -> Call
     """Call ``take`` with the messages of every commit of this database in this process; returns how to stop that."""
 
     def after_commit(session: Session) -> None:
-        if session.bind is not database.engine:
+        # It may be bound to one connection of the engine.
+        if not session.info.get(_PENDING) or session.get_bind().engine is not database.engine:
             return  # another database of this process, whose own listener takes them
-        messages = session.info.pop(_PENDING, None)
-        if messages:
-            take(messages)
+        take(session.info.pop(_PENDING))
 
     event.listen(Session, "after_commit", after_commit)
     return lambda: event.remove(Session, "after_commit", after_commit)

@@ -68,7 +68,7 @@ class Places:
     """Finds the places of one batch. What others have committed is remembered, so that most batches ask nothing."""
 
     def __init__(self, db: Database, session: Session, source: Source, now: datetime) -> None:
-        self._db = db
+        self._known = db.known
         self._session = session
         self._source = source
         self._now = now
@@ -76,7 +76,7 @@ class Places:
 
     def remember(self) -> None:
         """To be called after the commit, never before: what is rolled back was never there."""
-        self._db.known.update(self._new)
+        self._known.update(self._new)
 
     def find(self, runs: Sequence[RunReport]) -> list[Place | Conflicting]:
         """The place of each run, in their order; rows that are missing are made, always in the same order."""
@@ -101,14 +101,14 @@ class Places:
     def _ensure(self, table: type[SQLModel], rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
         """Ids by fingerprint of rows that are not remembered yet are looked up or made, all at once."""
         name = table.__name__
-        missing = [row for print_, row in rows.items() if (name, print_) not in self._db.known]
+        missing = [row for print_, row in rows.items() if (name, print_) not in self._known]
         if missing:
             for (print_,), id_ in ensure(self._session, table, missing).items():
                 self._new[name, print_] = id_
         return {print_: self._get(name, print_) for print_ in rows}
 
     def _get(self, *key: Any) -> Any:
-        return self._new[key] if key in self._new else self._db.known[key]
+        return self._new[key] if key in self._new else self._known[key]
 
     def _environments(self, runs: Sequence[RunReport]) -> list[int]:
         """What was read for the run itself; where nothing was, what the node has registered with."""
@@ -116,7 +116,7 @@ class Places:
         prints = [_print_of(run.environment) if run.environment or fallback is None else None for run in runs]
         rows: dict[str, dict[str, Any]] = {}
         for run, print_ in zip(runs, prints, strict=True):
-            if print_ is not None and print_ not in rows and ("Environment", print_) not in self._db.known:
+            if print_ is not None and print_ not in rows and ("Environment", print_) not in self._known:
                 facets = fingerprints.environment_facets(run.environment)
                 rows[print_] = {"fingerprint": print_, "label": "", "facets": facets, "created_at": self._now}
         self._ensure(Environment, rows)
@@ -126,7 +126,7 @@ class Places:
         prints = [_build_print(run.build) if run.build else None for run in runs]
         rows: dict[str, dict[str, Any]] = {}
         for run, print_ in zip(runs, prints, strict=True):
-            if print_ is not None and print_ not in rows and ("BuildSnapshot", print_) not in self._db.known:
+            if print_ is not None and print_ not in rows and ("BuildSnapshot", print_) not in self._known:
                 rows[print_] = {"fingerprint": print_, "facets": [facet.model_dump() for facet in run.build]}
         self._ensure(BuildSnapshot, rows)
         return [self._get("BuildSnapshot", print_) if print_ is not None else None for print_ in prints]
@@ -139,7 +139,7 @@ class Places:
             return self._ensure(Hardware, {print_: row})[print_], print_
         id_ = self._source.hardware_id
         key = ("hardware print", id_)
-        if key not in self._db.known:
+        if key not in self._known:
             self._new[key] = self._session.scalars(
                 select(col(Hardware.fingerprint)).where(col(Hardware.id) == id_)
             ).one()
@@ -148,7 +148,7 @@ class Places:
     def _benchmark(self, run: RunReport) -> int:
         """Of the same suite and plugin, a new version is a new benchmark, linked to the one before it."""
         key = ("Benchmark", self._source.project_id, self._source.suite, run.plugin, run.plugin_version)
-        if key in self._db.known or key in self._new:
+        if key in self._known or key in self._new:
             return int(self._get(*key))
         older = select(col(Benchmark.id)).where(
             col(Benchmark.project_id) == self._source.project_id,
@@ -176,7 +176,7 @@ class Places:
             place = benchmark, samples.metric, hardware_print
             print_ = _series_print(place, _typed(run.params), _typed(samples.params), declared)
             prints.append(print_)
-            if ("Series", print_) not in self._db.known and print_ not in rows:
+            if ("Series", print_) not in self._known and print_ not in rows:
                 params = series_params(run.params, samples.params, declared)
                 rows[print_] = self._series_row(samples, benchmark, hardware, params) | {"fingerprint": print_}
         if rows:

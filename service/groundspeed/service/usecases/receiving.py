@@ -55,7 +55,7 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
         try:
             summary = _in_one(db, document, options, now)
         except IntegrityError:  # a row that was remembered has been deleted since
-            db.known.clear()
+            db.forget()
             summary = _in_one(db, document, options, now)
     if summary.refused and not summary.read:
         error = summary.refused[0]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import (
     AuditEntry,
     Benchmark,
@@ -27,8 +28,11 @@ from groundspeed.service.domain.renames import Line, renames
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.gate_sides import Compared, Never
 from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.series import latest_config
 from groundspeed.service.usecases.topics import ANALYSE
 
+_NAME = "benchmark"
+"""The parameter that names a benchmark inside a suite, where there is one of this name."""
 _ABSENT = {"lost", "missing-baseline"}
 """Nothing went wrong on the side that has no number."""
 
@@ -66,23 +70,26 @@ def carry_over(db: Database, request_id: int, now: datetime) -> int:
 
     Called whenever a request was planned, and a no-op for one that says nothing new: what comes in under an old name
     later (an older commit is measured) is carried over then. A series has the same plugin and version, metric, unit,
-    hardware and parameters as the one it goes on as.
+    hardware and parameters as the one it goes on as. What holds is what the branch says now, whatever an older request
+    or one of a pull request was planned with.
     """
     with db.read() as session:
         request = session.get(Request, request_id)
-    if request is None or request.kind == "pull_request" or not request.config.get("rename"):
+        rules = latest_config(session, request.project_id).get("rename") if request is not None else None
+    if request is None or request.kind == "pull_request" or not rules:
         return 0
     with db.transaction() as session:
         pairs = {
             (old.id or 0, new.id or 0): (old, new)
-            for rule in request.config["rename"]
+            for rule in rules
             for old, new in _pairs(session, request.project_id, rule)
         }
+        concerned = sorted({one for pair in pairs for one in pair})
+        _hold(session, concerned)
         for key in sorted(pairs):
             _move(session, *pairs[key], now)
-        touched = sorted({new for _, new in pairs})
-        if touched:
-            outbox.enqueue(session, ANALYSE, {"series_ids": touched})
+        if concerned:
+            outbox.enqueue(session, ANALYSE, {"series_ids": concerned})
         return len(pairs)
 
 
@@ -114,8 +121,8 @@ def _meaning(
 ) -> tuple[object, ...]:
     """What a series is one of; with another suite, or another value for the one parameter that names its benchmark."""
     params = dict(series.params)
-    naming = [name for name, value in params.items() if renamed is not None and value == renamed[0]]
-    if renamed is not None and len(naming) == 1:
+    naming = [_NAME] if _NAME in params else [name for name, value in params.items() if renamed and value == renamed[0]]
+    if renamed is not None and len(naming) == 1 and params[naming[0]] == renamed[0]:
         params[naming[0]] = renamed[1]
     return (
         suite or benchmark.suite, benchmark.plugin, benchmark.version, series.hardware_id, series.metric, series.unit,
@@ -129,23 +136,32 @@ def _of_old(old: Series, new: Series) -> ColumnElement[bool]:
     return and_(col(Result.series_id) == old.id, col(Result.run_id).not_in(there))
 
 
+def _hold(session: Session, ids: Collection[int]) -> None:
+    """So that no analysis of them runs beside it: all in one order, or the two might wait for one another."""
+    query = held(select(col(Series.id)).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
+    session.execute(query, {"ids": list(ids)}).all()
+
+
 def _move(session: Session, old: Series, new: Series, now: datetime) -> None:
-    """Results, changes and verdicts, with their identities. Both series are held meanwhile, so that no analysis of
-    either runs beside it.
+    """Results, changes and verdicts, with their identities. Both series are held. What a process has reported under
+    both names stays where it is.
     """
-    ids = sorted((old.id or 0, new.id or 0))
-    session.scalars(held(select(Series).where(col(Series.id).in_(ids)).order_by(col(Series.id)))).all()
     session.execute(update(Result).where(_of_old(old, new)).values(series_id=new.id))
     session.execute(update(ChangePoint).where(col(ChangePoint.series_id) == old.id).values(series_id=new.id))
     judged = select(col(Verdict.job_id)).where(col(Verdict.series_id) == new.id)
     own = col(Verdict.series_id) == old.id
     session.execute(update(Verdict).where(own, col(Verdict.job_id).not_in(judged)).values(series_id=new.id))
+    stays = session.execute(select(col(Result.id)).where(col(Result.series_id) == old.id).limit(1)).first() is not None
     session.execute(delete(SeriesMark).where(col(SeriesMark.series_id) == old.id))
     if old.continued_by_id != new.id:
         data = {"before": old.id, "params": old.params, "metric": old.metric}
         session.add(AuditEntry(actor="groundspeed.toml", action="series.renamed", subject_type="series",
                                subject_id=str(new.id), data=data, at=now))  # fmt: skip
     old.continued_by_id, old.state, old.last_result_at = new.id, None, None
+    if new.continued_by_id is not None:  # it has its former name again
+        new.continued_by_id = None
+        session.add(new)
     session.add(old)
-    session.add(SeriesMark(series_id=new.id or 0, created_at=now))
+    for one in (old, new) if stays else (new,):
+        session.add(SeriesMark(series_id=one.id or 0, created_at=now))
     session.flush()

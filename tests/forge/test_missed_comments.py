@@ -75,7 +75,7 @@ def test_a_late_acceptance_is_of_the_verdict_that_stood_when_it_was_written(desk
     assert desk.check(pull)["conclusion"] == "failure"
 
 
-def test_edited_words_plain_issues_and_those_who_may_not(desk: Office) -> None:
+def test_words_that_were_edited_or_deleted_plain_issues_and_those_who_may_not(desk: Office) -> None:
     pull, elsewhere = desk.open(1), desk.open(2)
     desk.answer(pull, head=1.2)
     del desk.repo.pulls[2]  # the number of a plain issue
@@ -84,8 +84,10 @@ def test_edited_words_plain_issues_and_those_who_may_not(desk: Office) -> None:
     edited["comment"]["updated_at"] = "2999-01-01T00:00:00Z"
     desk.write(elsewhere, "/groundspeed run")
     refused = desk.write(pull, '/groundspeed accept "mine"', MEMBER)
+    gone = desk.write(pull, '/groundspeed accept "more work"')
+    desk.repo.said.remove(gone["comment"])
     assert desk.reconcile() == 1
-    assert reactions(desk, edited) == []
+    assert reactions(desk, edited) == reactions(desk, gone) == []
     assert reactions(desk, refused) == ["confused"], "who may is asked of GitHub, however the word came"
 
 

@@ -19,7 +19,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import artefacts, retention
 from groundspeed.service.usecases.analyse import analyse_dirty
-from groundspeed.service.usecases.kernels import tables
+from groundspeed.service.usecases.kernels import sides, tables
 from groundspeed.service.usecases.views import findings
 from world import NOW, World, run, samples, sha
 
@@ -141,3 +141,18 @@ def test_two_runs_are_compared_by_what_they_launched(
     assert said.exit_code == 0, said.output
     assert "copy: new: 12 launches a step, 9.0" in said.output
     assert "With one process a side only what is launched can be compared." in said.output
+
+
+def test_numbers_that_are_as_good_as_none_break_no_verdict(world: World, tmp_path: Path) -> None:
+    store = artefacts.Store(tmp_path, 2**26, 2**28)
+    files = [
+        json.dumps({"version": 1, "kernels": [
+            {**ROW, "name": "a", "time_per_step_s": time}, {**ROW, "name": "b", "count_per_step": time},
+        ]}).encode()
+        for time in (1e-200, 1.1e-200, 5e-324, 1e-170)
+    ]  # fmt: skip
+    runs = [deliver(world, store, revision, file) for revision, file in zip(world.commits(4), files, strict=True)]
+    with world.db.read() as session:
+        told = sides.of_runs(session, runs[:2], runs[2:], 0.2)
+    assert told is not None
+    assert told.rows == ()

@@ -284,8 +284,19 @@ class WorkerNode:
 
 
 def instance_of(home: Path) -> str:
-    """Names this worker's folder for good: two workers of one node name can be told apart by it."""
-    note = home / "instance"
+    """Names this worker's folder on this machine until it starts anew: two workers of one node name can be told apart
+    by it, also where one's folder or machine is a copy of the other's.
+    """
+    told = _note_of(home / "instance")
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        place = (home / "instance").stat()
+        return hashlib.sha256(f"{told} {boot} {place.st_dev} {place.st_ino}".encode()).hexdigest()[:32]
+    return told
+
+
+def _note_of(note: Path) -> str:
+    """What the folder is called, made up at first."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         told = note.read_text(encoding="ascii").strip()
         if re.fullmatch("[0-9a-f]{32}", told):

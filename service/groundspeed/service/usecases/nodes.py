@@ -83,7 +83,7 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
         node = session.scalars(held(select(Node).where(col(Node.name) == name))).one_or_none()
         if node is None:
             return v1.NodeHeartbeatReply(state="unknown", reason="The node is not known: register it.")
-        if message.instance and message.instance != node.instance:
+        if message.instance != node.instance:
             return v1.NodeHeartbeatReply(state="unknown", reason="Another worker has this name: register again.")
         node.seen_at = now
         _hygiene(session, node, message.hygiene, now)
@@ -98,7 +98,7 @@ def heartbeat(database: Database, name: str, message: v1.NodeHeartbeat, now: dat
 
 def _taken(node: Node, instance: str, now: datetime, heartbeat_s: float) -> str:
     """Why a worker may not have this name: another has it and is alive. Two of a name would take each other's jobs."""
-    if node.seen_at is None or not instance or not node.instance or node.instance == instance:
+    if node.seen_at is None or node.instance in {"", instance}:
         return ""
     silent_s = (now - node.seen_at).total_seconds()
     if not 0 <= silent_s < ALIVE_BEATS * heartbeat_s:

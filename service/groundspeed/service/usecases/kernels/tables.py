@@ -31,6 +31,8 @@ MOST_KERNELS = 200
 LONGEST_NAME = 400
 LONGEST_STEP_S = 1e6
 MOST_LAUNCHES = 1e9
+LEAST_STEP_S, LEAST_LAUNCHES = 1e-12, 1e-9
+"""Of a step; what is less is none, and no number to divide by."""
 
 
 class NoTable(ValueError):
@@ -85,7 +87,7 @@ def _summed(rows: Sequence[Any]) -> dict[str, Kernel]:
         one = found.get(name, Kernel(0.0, 0.0))
         launches = _number(row.get("count_per_step"), MOST_LAUNCHES)
         time_s = _number(row.get("time_per_step_s"), LONGEST_STEP_S)
-        if launches and time_s:
+        if launches >= LEAST_LAUNCHES and time_s >= LEAST_STEP_S:
             found[name] = Kernel(one.launches + launches, one.time_s + time_s)
     return found
 

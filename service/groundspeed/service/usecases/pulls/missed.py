@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from groundspeed.service.db.forge_tables import ForgeAction, ForgeRepository
+from groundspeed.service.domain.pulls.commands import read_command
 from groundspeed.service.domain.pulls.events import Commented
 from groundspeed.service.domain.pulls.forge import ForgeRefused
 from groundspeed.service.usecases.locking import held
@@ -46,8 +47,8 @@ def comments(desk: Desk, repository: ForgeRepository, now: datetime) -> int:
 
 
 def _take(desk: Desk, repository_id: int, told: Commented, since: str, now: datetime) -> bool:
-    """A comment on a known pull request that was written since and stands as it was written: nobody else's words."""
-    if told.created_at < since or told.updated_at != told.created_at:
+    """A command on a known pull request that was written since and stands as it was written: nobody else's words."""
+    if told.created_at < since or told.updated_at != told.created_at or read_command(told.body) is None:
         return False
     with desk.database.transaction() as session:
         row = session.scalars(held(select(ForgeRepository).where(col(ForgeRepository.id) == repository_id))).one()

@@ -12,7 +12,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import renaming
 from groundspeed.service.usecases.analyse import analyse_dirty
-from groundspeed.service.usecases.views import grid
+from groundspeed.service.usecases.views import graph, grid
 from groundspeed.service.usecases.views.revision import revision_page
 from world import NOW, World, run, samples, sha
 
@@ -68,6 +68,44 @@ def test_what_comes_later_follows_and_what_is_reported_under_both_names_stays(sq
     old, new = world.all(t.Series)
     assert [one.series_id for one in world.all(t.Result)].count(old.id) == 1
     assert len(world.all(t.Result, t.Result.series_id == new.id)) == 22
+    assert renaming.carry_over(world.db, world.request, LATER) == 0
+
+
+def test_a_rename_that_is_taken_back(sqlite_database: Database) -> None:
+    """By an entry the other way round, or by the old name alone; an older request that is planned again says nothing."""
+    world = history(sqlite_database, RULES[0])
+    renaming.carry_over(world.db, world.request, LATER)
+    old, new = world.all(t.Series)
+
+    def listed() -> list[int]:
+        return sorted(card.series.id for card in grid.grid(world.db, "tiny", grid.GridQuery()).cards)
+
+    def shown(series: int) -> list[tuple[int, int]]:
+        drawn = graph.graph(world.db, "tiny", graph.GraphQuery((series,))).series
+        return [(one.series.id, one.total) for one in drawn]
+
+    assert shown(old.id) == shown(new.id) == [(new.id, 20)], "its address leads to what it goes on as"
+    world.measure(world.revisions[19], suite="train", time=1.2)
+    analyse_dirty(world.db, LATER)
+    assert listed() == [old.id, new.id], "what came under the old name is seen"
+    assert shown(old.id) == [(old.id, 1)]
+    back = {"rename": [{"before": "training", "after": "train"}]}
+    request = t.Request(
+        project_id=world.project, kind="push", idempotency_key="2", state="running", config=back
+    )  # fmt: skip
+    assert renaming.carry_over(world.db, world.add(request), LATER) == 1
+    analyse_dirty(world.db, LATER)
+    assert renaming.carry_over(world.db, world.request, LATER) == 0
+    assert listed() == [old.id]
+    assert shown(old.id) == shown(new.id) == [(old.id, 20)]
+
+
+def test_only_what_names_a_benchmark_is_renamed(sqlite_database: Database) -> None:
+    """Another parameter may have the same word for a value."""
+    world = World(sqlite_database, config={"rename": [RULES[1]]})
+    for revision, mode in zip(world.commits(2), ("small", "few"), strict=True):
+        one = samples("time", 1.0, params={"benchmark": "other", "mode": mode})
+        world.report(world.attempt(world.job(revision)), run(samples=[one]))
     assert renaming.carry_over(world.db, world.request, LATER) == 0
 
 

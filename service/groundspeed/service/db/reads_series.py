@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, bindparam, func, select
+from sqlalchemy import Row, bindparam, func, not_, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
@@ -36,6 +36,25 @@ def series_silent_since(session: Session, project_id: int, since: datetime, limi
     return session.execute(query.order_by(last).limit(limit)).all()
 
 
+_OWN = or_(col(t.Series.continued_by_id).is_(None), col(t.Series.last_result_at).is_not(None))
+"""A series that goes on under another name is listed no more, unless something came under the old one since."""
+_FURTHER = select(col(t.Series.id), col(t.Series.continued_by_id)).where(
+    one_of(col(t.Series.id), among("ids")), not_(_OWN)
+)
+_RENAMED_OFTEN = 50
+
+
+def followed(session: Session, ids: Collection[int]) -> list[int]:
+    """The series that those go on as which have another name now, in order, each once."""
+    now = list(ids)
+    for _ in range(_RENAMED_OFTEN):
+        further = dict(session.execute(_FURTHER, {"ids": list(set(now))}).tuples().all()) if now else {}
+        if not further:
+            break
+        now = [further.get(one) or one for one in now]
+    return list(dict.fromkeys(now))
+
+
 @cache
 def _named() -> Any:
     return series_select().where(one_of(col(t.Series.id), among("ids")))
@@ -44,13 +63,13 @@ def _named() -> Any:
 @cache
 def _of_project() -> Any:
     own = series_select().where(col(t.Series.project_id) == bindparam("project"))
-    return own.where(col(t.Series.continued_by_id).is_(None))
+    return own.where(_OWN)
 
 
 @cache
 def _of_benchmark() -> Any:
     mine = series_select().where(col(t.Series.benchmark_id) == bindparam("benchmark"))
-    return mine.where(col(t.Series.continued_by_id).is_(None)).order_by(col(t.Series.id)).limit(400)
+    return mine.where(_OWN).order_by(col(t.Series.id)).limit(400)
 
 
 def series_select() -> Any:

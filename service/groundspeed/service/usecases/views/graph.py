@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -58,6 +58,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
         raise Invalid(f"A graph shows {MAX_SERIES} series at most.", "Leave some of them out.")
     with db.read() as session:
         project = refs.project_row(session, slug)
+        query = replace(query, series=tuple(reads_series.followed(session, query.series)))
         rows = series_of(session, project.id, query.series)
         high = reads.tip_position(session, project.id) if query.high is None else query.high
         known = _histories(session, project.id, query, high)

@@ -17,6 +17,7 @@ def cloud(db: Database, slug: str, series_id: int, low: int = 0, high: int | Non
     """The newest results between two positions, as many as fit. Raises NotFound for a series of another project."""
     with db.read() as session:
         project = refs.project_row(session, slug)
+        (series_id,) = reads_series.followed(session, [series_id])
         series = series_of(session, project.id, [series_id])[0]
         top = reads.tip_position(session, project.id) if high is None else high
         shas: list[str] = []

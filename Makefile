@@ -42,8 +42,9 @@ run: $(VENV)/.run web ## Benchmark the example (or REPO=path [RANGE=a..b]) and s
 test: $(VENV)/.test web ## All tests, under 15 minutes on two cores
 	@$(BIN)/python -m pytest -q -m "not long" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-test-long: $(VENV)/.test web ## The tests that take minutes each: other seeds of the example, packaging, visual baselines
+test-long: $(VENV)/.test web ## The tests that take minutes each: other seeds of the example, packaging, visual baselines; new examples
 	@$(BIN)/python -m pytest -q -m long
+	@GROUNDSPEED_TEST_RANDOM=1 $(BIN)/python -m pytest -q -m "not long" tests/domain tests/forge/test_escape.py tests/forge/test_report.py
 
 bench: bench-fleet bench-detection bench-scale bench-import ## Every benchmark of ours, beside its peer or floor
 

@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("the same every time", derandomize=True)
+settings.register_profile("other examples")
+settings.load_profile("other examples" if os.environ.get("GROUNDSPEED_TEST_RANDOM") else "the same every time")
+"""Whether a change passes must not hang on luck; `make test-long` looks for new examples."""
 
 pytest_plugins = ["databases", "processes"]
 

@@ -80,10 +80,13 @@ def test_direction_only_names_the_change(y):
 @FAST
 @given(histories())
 def test_the_inverse_series_changes_at_the_same_places(y):
-    """Rates and times tell the same story: 1/y has the same change points with the inverse ratios."""
-    a, b = detect(series(y)), detect(series(1.0 / y))
-    assert told(a) == told(b)
-    assert [1.0 / c.ratio for c in a.change_points] == pytest.approx([c.ratio for c in b.change_points], rel=1e-6)
+    """Rates and times tell the same story: 1/y has the same settled change points with the inverse ratios.
+
+    Of steps and outliers within a few points of each other, provisional ones may lie a point or two apart.
+    """
+    a, b = ([c for c in detect(series(one)).change_points if not c.provisional] for one in (y, 1.0 / y))
+    assert [(c.x_before, c.x_after) for c in a] == [(c.x_before, c.x_after) for c in b]
+    assert [1.0 / c.ratio for c in a] == pytest.approx([c.ratio for c in b], rel=1e-6)
 
 
 @FAST

@@ -32,8 +32,3 @@ def discoveries(p_values: Sequence[float], q: float = 0.05) -> tuple[bool, ...]:
 def expected_false_alarms(gated: int, alpha: float) -> float:
     """False *regressed* to expect in a run of ``gated`` comparisons in which nothing changed: one side of alpha."""
     return gated * alpha / 2.0
-
-
-def expected_false_steps(points: int, alpha_per_1000: float) -> float:
-    """False steps, either way, to expect on ``points`` points of plain noise."""
-    return points * alpha_per_1000 / 1000.0

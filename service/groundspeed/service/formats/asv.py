@@ -34,7 +34,6 @@ from groundspeed.service.formats.units import parse_unit
 
 NAME = "asv"
 NEWEST_VERSION = 2
-DESCRIPTIONS = ("benchmarks.json", "machine.json")
 STATISTICS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
 _STATISTICS_V2 = tuple((key, f"stats_{key}") for key in STATISTICS)
 MAX_POINTS = 1_000_000

@@ -77,15 +77,7 @@ def text(batch: Batch, base_url: str) -> str:
 def render(template: str, items: Sequence[Mapping[str, Any]]) -> str:
     try:
         made = _environment.from_string(template).render(items=items, item=items[0], count=len(items))
-    except (
-        TemplateError,
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (TemplateError, *_MISTAKES) as error:
         raise Invalid(f"The template fails: {error}", "docs/notifications.md says what it may use.") from None
     return made.strip()[:LONGEST]
 

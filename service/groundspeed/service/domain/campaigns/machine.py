@@ -17,7 +17,6 @@ NodeState = Literal[
 Environment = Literal["same", "wanted", "wrong"]
 Measured = Literal["no", "running", "done", "failed"]
 HookState = Literal["", "asked", "running", "done", "failed"]
-CampaignState = Literal["running", "held", "aborted", "done"]
 
 FINAL = frozenset({"measured", "confirmed", "lost", "wrong", "dirty", "failed", "unfit"})
 """States that a phase does not wait for. *lost* is left again by a node that comes back late."""

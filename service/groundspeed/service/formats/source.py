@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ BRIEF_CHARS = 4000
 HEAD_BYTES = 64 * 1024
 
 _MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"))
-_UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError)
+_UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sqlalchemy import select
-from sqlmodel import col
+from sqlmodel import Session, col
 
-from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Revision
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.formats.records import Origin, Where
@@ -26,7 +25,6 @@ class Naming:
     that the graph, or else the project, has for it.
     """
 
-    db: Database
     project_id: int
     graph: Graph | None
     commit: str
@@ -35,29 +33,28 @@ class Naming:
     _whole: list[str] | None = None
     """The project's own, read when the first short one is met."""
 
-    def of(self, origin: Origin, where: Where) -> tuple[str, datetime | None]:
+    def of(self, session: Session, origin: Origin, where: Where) -> tuple[str, datetime | None]:
         """The revision that an origin's results are of, and its time."""
         moment = origin.committed_at or origin.measured_at or self.time
         commit = origin.commit or self.commit
         if commit:
-            return self._resolve(commit), moment
+            return self._resolve(session, commit), moment
         if moment is not None:
             return f"at-{moment.astimezone(UTC):%Y%m%dT%H%M%S}", moment
         return f"file-{hashlib.blake2b(where.source.encode('utf-8', 'replace'), digest_size=8).hexdigest()}", None
 
-    def _resolve(self, commit: str) -> str:
+    def _resolve(self, session: Session, commit: str) -> str:
         known = self._resolved.get(commit)
         if known is None:
             known = self.graph.resolve(commit) if self.graph else commit
             if known == commit and _SHORT.fullmatch(commit):
-                longer = [sha for sha in self._of_project() if sha.startswith(commit)]
+                longer = [sha for sha in self._of_project(session) if sha.startswith(commit)]
                 known = longer[0] if len(longer) == 1 else commit
             self._resolved[commit] = known = clean_text(known)[:64]
         return known
 
-    def _of_project(self) -> list[str]:
+    def _of_project(self, session: Session) -> list[str]:
         if self._whole is None:
-            with self.db.read() as session:
-                query = select(col(Revision.sha)).where(col(Revision.project_id) == self.project_id)
-                self._whole = [sha for sha in session.scalars(query) if len(sha) >= _WHOLE]
+            query = select(col(Revision.sha)).where(col(Revision.project_id) == self.project_id)
+            self._whole = [sha for sha in session.scalars(query) if len(sha) >= _WHOLE]
         return self._whole

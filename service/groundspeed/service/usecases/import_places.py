@@ -33,6 +33,7 @@ from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.records import Metric, Origin, Scalar
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, short, storable
+from groundspeed.service.usecases.locking import held
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
 
 NODE_PREFIX = "import:"
@@ -89,6 +90,11 @@ class Places:
         if self.known is not None:
             self.known.update(self._new)
 
+    def look_again(self) -> None:
+        """At the start of a transaction: what jobs have may be more by now, for another import may take in the same."""
+        self.runs.clear()
+        self._places.clear()
+
     def stamp(self, moment: datetime) -> str:
         """As the driver would write it, which is slow for millions."""
         moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
@@ -120,6 +126,9 @@ class Places:
         return known
 
     def _known_runs(self, session: Session, job: int) -> set[tuple[str, int]]:
+        """The job is held, so that nobody adds to it meanwhile."""
+        if session.get_bind().dialect.name != "sqlite":
+            session.execute(held(select(col(Job.id)).where(col(Job.id) == job)))
         query = select(col(Run.benchmark_key), col(Run.replicate)).where(col(Run.job_id) == job)
         return {(key, replicate) for key, replicate in session.execute(query).tuples()}
 

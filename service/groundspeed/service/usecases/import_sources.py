@@ -4,12 +4,15 @@ first.
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import IO, Self
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import asv, prepared
 from groundspeed.service.formats.prepared import Ready, Sent
-from groundspeed.service.formats.records import Refused
+from groundspeed.service.formats.records import Refused, Where
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import children
 
@@ -31,6 +34,10 @@ BYTES_AHEAD = 24_000_000
 _CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
 _IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
 """What asv and others make of results is not imported again."""
+_UNPACK_ERRORS = (
+    tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, lzma.LZMAError, zlib.error, RuntimeError, ValueError,
+)  # fmt: skip
+"""Python's module for zip says by the last two that a file is encrypted, packed as it does not know, or ill-formed."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
 
 
@@ -75,10 +82,13 @@ class Sources:
         self._stack.close()
 
     def find(self) -> Iterator[Source]:
-        """Raises :class:`Invalid` for a path that is not there or an archive that cannot be unpacked."""
+        """Raises :class:`Invalid` for a path that is not there, before anything is given, and for an archive that was
+        named and cannot be unpacked; one inside a folder is refused, and what else is there is given.
+        """
         for path in self.paths:
             if not path.exists():
                 raise Invalid(f"There is no {path}.", "Give a file, an archive or a folder of results.")
+        for path in self.paths:
             if path.is_file() and is_archive(path.name):
                 yield from self._folder(self._unpacked(path), path.name)
             elif path.is_file():
@@ -96,13 +106,13 @@ class Sources:
             else:
                 with tarfile.open(path) as archive_:
                     _extract(path, archive_, folder)
-        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError) as error:
+        except _UNPACK_ERRORS as error:
             raise Invalid(f"{path.name} cannot be unpacked ({error}).", "Is the archive complete?") from error
         return folder
 
     def _folder(self, folder: Path, label: str) -> Iterator[Source]:
         """Trees first recognised by their descriptions; what is left over is taken file by file."""
-        files = sorted(_walk(folder))
+        files = sorted(self._walk(folder, folder, label))
         if len(files) > MAX_FILES:
             raise Invalid(f"There are more than {MAX_FILES} files below {folder}.", "Import its folders one by one.")
         roots = [p.parent for p in files if p.name == "benchmarks.json" and _has_machines(p.parent)]
@@ -122,9 +132,32 @@ class Sources:
             if path in taken or path.name == "asv.conf.json":
                 continue
             if is_archive(path.name):
-                yield from self._folder(self._unpacked(path), _name(path, folder, label))
+                yield from self._inner(path, _name(path, folder, label))
                 continue
             yield Single(document_of(path, _name(path, folder, label)))
+
+    def _inner(self, path: Path, name: str) -> Iterator[Source]:
+        """An archive inside a folder."""
+        try:
+            unpacked = self._unpacked(path)
+        except Invalid as error:
+            self.refused.append(Refused(error.title, Where(name), error.advice))
+            return
+        yield from self._folder(unpacked, name)
+
+    def _walk(self, at: Path, folder: Path, label: str) -> Iterator[Path]:
+        """The files below ``at``; a folder that cannot be read is refused."""
+        try:
+            for path in at.iterdir():
+                if path.is_symlink():
+                    continue
+                if path.is_dir() and path.name not in _IGNORED:
+                    yield from self._walk(path, folder, label)
+                elif path.is_file() and not path.name.startswith("."):
+                    yield path
+        except OSError as error:
+            place = Where(_name(at, folder, label))
+            self.refused.append(Refused(f"cannot be read ({error.strerror}).", place, "May this user read it?"))
 
     def _asv(self, root: Path, inside: Sequence[Path], folder: Path, label: str) -> AsvTree:
         benchmarks, machines, results = {}, {}, []
@@ -145,16 +178,6 @@ class Sources:
 def is_archive(name: str) -> bool:
     """Whether a file of this name is unpacked, and what it holds imported."""
     return name.lower().endswith(_ARCHIVES)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
-        if path.is_symlink():
-            continue
-        if path.is_dir() and path.name not in _IGNORED:
-            yield from _walk(path)
-        elif path.is_file() and not path.name.startswith("."):
-            yield path
 
 
 def _has_machines(folder: Path) -> bool:
@@ -186,15 +209,27 @@ def document_of(path: Path, name: str) -> Document:
 def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
     """What each file of a tree holds, in order; read by other processes when it pays, some way ahead."""
     wanted = processes or min(4, children.cores() - 1)
-    if wanted < 1 or sum(path.stat().st_size for path, _ in source.files) < BYTES_FOR_A_POOL:
+    if wanted < 1 or sum(_size(path) for path, _ in source.files) < BYTES_FOR_A_POOL:
         prepared.begin(source.tree)
         for path, name in source.files:
             yield prepared.read_file(str(path), name)
         return
+    left = deque(source.files)
+    try:
+        for item in _read_by_others(source, wanted):
+            left.popleft()
+            yield item
+    except BrokenProcessPool:  # one of them was killed: this process reads what is missing
+        prepared.begin(source.tree)
+        for path, name in left:
+            yield prepared.read_file(str(path), name)
+
+
+def _read_by_others(source: AsvTree, wanted: int) -> Iterator[tuple[list[Ready], Refused | None]]:
     with ProcessPoolExecutor(wanted, children.context(), _begin, (source.tree,)) as pool:
         receiver, ahead, waiting = prepared.Receiver(), deque[tuple[Future[Sent], int]](), 0
         for path, name in source.files:
-            size = path.stat().st_size
+            size = _size(path)
             ahead.append((pool.submit(prepared.send_file, str(path), name), size))
             waiting += size
             while waiting > BYTES_AHEAD and len(ahead) > 2 * wanted + 2:
@@ -205,6 +240,14 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         while ahead:
             sent = ahead.popleft()[0].result()
             yield receiver.items(sent), sent.refused
+
+
+def _size(path: Path) -> int:
+    """In bytes; none of a file that is gone, which says so when it is read."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _begin(tree: asv.Tree) -> None:

@@ -201,7 +201,7 @@ class Importer:
 
     def __post_init__(self) -> None:
         given = self.options.commit, self.options.time
-        self._naming = Naming(self.db, self.writer.places.project_id, self.graph, *given)
+        self._naming = Naming(self.writer.places.project_id, self.graph, *given)
         self._projects = OneProject(self.options.project_from)
 
     def all(self, sources: Sources) -> None:
@@ -214,6 +214,7 @@ class Importer:
                 if first:
                     self._look_ahead(session)
                 first = False
+                self.writer.places.look_again()
                 with without_index(session) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
@@ -335,7 +336,7 @@ class Importer:
         self.described.setdefault("machines", {}).update({m["machine"]: dict(m) for m in source.tree.machines.values()})
 
     def _place(self, session: Session, origin: Origin, where: Where) -> Any:
-        sha, moment = self._naming.of(origin, where)
+        sha, moment = self._naming.of(session, origin, where)
         return self.writer.places.place(session, origin, sha, moment)
 
     def finish(self, session: Session, now: datetime) -> None:

@@ -6,14 +6,17 @@ It is acknowledged after its commit, with what detection is told, so that nothin
 from __future__ import annotations
 
 import io
+import random
 import re
 import tempfile
+import time as clock
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoResultFound
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
@@ -28,6 +31,9 @@ from groundspeed.service.usecases.importing import Importer, Options, Summary
 
 FEW_BYTES = 1_000_000
 """A file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""
+TRIES = 6
+"""Of what stood in another's way: two that make the same rows in another order wait for one another on PostgreSQL."""
+_GIVE_WAY = {"40001", "40P01"}
 
 
 def receive(  # noqa: PLR0913 - one for each thing that is said
@@ -49,18 +55,29 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
     shown = re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted"
     options = Options(project, (), form, None, commit, time)
     if len(body) > FEW_BYTES or is_archive(shown):
-        summary = _as_history(db, shown, body, options, now)
+        summary = _again(db, lambda: _as_history(db, shown, body, options, now))
     else:
         document = Document(shown, lambda: io.BytesIO(body))
-        try:
-            summary = _in_one(db, document, options, now)
-        except IntegrityError:  # a row that was remembered has been deleted since
-            db.forget()
-            summary = _in_one(db, document, options, now)
+        summary = _again(db, lambda: _in_one(db, document, options, now))
     if summary.refused and not summary.read:
         error = summary.refused[0]
         raise Invalid(f"{error.where}: {error.reason}", error.advice)
     return summary
+
+
+def _again(db: Database, take: Callable[[], Summary]) -> Summary:
+    """Once more where another was in the way, or a row that was remembered has been deleted since."""
+    for _ in range(TRIES - 1):
+        try:
+            return take()
+        except NoResultFound:  # the project is being deleted
+            pass
+        except DBAPIError as error:
+            if not isinstance(error, IntegrityError) and getattr(error.orig, "sqlstate", "") not in _GIVE_WAY:
+                raise
+        db.forget()
+        clock.sleep(random.uniform(0.0, 0.1))  # noqa: S311 - so that they do not meet again
+    return take()
 
 
 def _as_history(db: Database, shown: str, body: bytes, options: Options, now: datetime) -> Summary:

@@ -14,6 +14,7 @@ from sqlmodel import col
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import analyse, analyse_many, children, detecting
+from groundspeed.service.usecases.series_arrays import Frame, columns_of, rows_of
 from world import NOW, World
 
 METRICS = ("time", "rate", "memory", "ratio")
@@ -76,6 +77,18 @@ def test_what_came_since_is_seen_and_the_rest_is_taken_as_it_was_found(
     analyse._analyse_list(database, ids, NOW + timedelta(hours=4), looked, only_marked=False)
     assert asked == ids
     assert found(world) == together
+
+
+def test_a_result_of_a_commit_that_came_after_the_order_was_read_is_left_to_its_mark(sqlite_database: Database) -> None:
+    """PostgreSQL shows what others commit between two questions of a transaction."""
+    world, series = history(sqlite_database)
+    with sqlite_database.read() as session:
+        frame = Frame.of(session, world.project)
+        revision, *others = rows_of(session, [series["time"]])[series["time"]]
+    revision[-1] = max(world.revisions) + 1
+    seen = columns_of(frame, (revision, *others))
+    assert seen is not None
+    assert seen.x.tolist() == list(range(19))
 
 
 @pytest.mark.long

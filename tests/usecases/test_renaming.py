@@ -10,7 +10,7 @@ from groundspeed.service.config import checks
 from groundspeed.service.config.model import ProjectConfig
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import renaming
+from groundspeed.service.usecases import naming, renaming
 from groundspeed.service.usecases.analyse import analyse_dirty
 from groundspeed.service.usecases.views import graph, grid
 from groundspeed.service.usecases.views.revision import revision_page
@@ -85,6 +85,8 @@ def test_a_rename_that_is_taken_back(sqlite_database: Database) -> None:
         return [(one.series.id, one.total) for one in drawn]
 
     assert shown(old.id) == shown(new.id) == [(new.id, 20)], "its address leads to what it goes on as"
+    with world.db.read() as session:
+        assert [naming.find_series(session, name).id for name in ("train/time", "training/time")] == [new.id, new.id]
     world.measure(world.revisions[19], suite="train", time=1.2)
     analyse_dirty(world.db, LATER)
     assert listed() == [old.id, new.id], "what came under the old name is seen"

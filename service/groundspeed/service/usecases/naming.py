@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import String, cast, select
 from sqlmodel import Session, col
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.tables import Benchmark, Hardware, Project, Revision, Series
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 
@@ -60,15 +60,14 @@ def find_series(session: Session, text: str, project: str | None = None) -> Name
         col(Series.id), col(Series.project_id), col(Project.slug), col(Benchmark.suite), col(Series.metric),
         col(Series.params), col(Hardware.label),
     )  # fmt: skip
-    query = (
+    every = (
         select(*columns)
         .join(Project, col(Project.id) == col(Series.project_id))
         .join(Benchmark, col(Benchmark.id) == col(Series.benchmark_id))
         .join(Hardware, col(Hardware.id) == col(Series.hardware_id))
         .order_by(col(Series.id))
     )
-    if project is not None:
-        query = query.where(col(Project.slug) == project)
+    query = every if project is None else every.where(col(Project.slug) == project)
     text = text.strip()
     if text.isascii() and text.isdigit():
         query = query.where(col(Series.id) == (int(text) if len(text) < 10 and int(text) < _LARGEST else -1))
@@ -80,6 +79,9 @@ def find_series(session: Session, text: str, project: str | None = None) -> Name
             query = query.where(col(Series.metric) == metric)
         fitting = (Named(*row) for row in session.execute(query).tuples())
         found = [one for one in fitting if all(str(one.params.get(k)) == v for k, v in params.items())]
+    now = reads_series.followed(session, [one.id for one in found])
+    if now != [one.id for one in found]:  # what was renamed is known by its former name too
+        found = [Named(*row) for row in session.execute(every.where(col(Series.id).in_(now))).tuples()]
     if not found:
         where = f" in project {project!r}" if project is not None else ""
         raise NotFound(

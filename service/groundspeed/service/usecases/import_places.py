@@ -33,7 +33,6 @@ from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.records import Metric, Origin, Scalar
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, short, storable
-from groundspeed.service.usecases.locking import held
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
 
 NODE_PREFIX = "import:"
@@ -126,9 +125,6 @@ class Places:
         return known
 
     def _known_runs(self, session: Session, job: int) -> set[tuple[str, int]]:
-        """The job is held, so that nobody adds to it meanwhile."""
-        if session.get_bind().dialect.name != "sqlite":
-            session.execute(held(select(col(Job.id)).where(col(Job.id) == job)))
         query = select(col(Run.benchmark_key), col(Run.replicate)).where(col(Run.job_id) == job)
         return {(key, replicate) for key, replicate in session.execute(query).tuples()}
 

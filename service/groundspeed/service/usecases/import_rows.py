@@ -97,9 +97,13 @@ class Writer:
     added: Added = field(default_factory=Added)
 
     def begin(self, session: Session) -> None:
-        """Once in every transaction, before anything is added."""
+        """Once in every transaction, before anything is added. Imports of a project take turns: they make the same
+        rows, in another order maybe.
+        """
         self._stored_axes = None
         self._is_sqlite = session.get_bind().dialect.name == "sqlite"
+        if not self._is_sqlite:
+            session.execute(held(select(col(Request.id)).where(col(Request.id) == self.places.request_id)))
         self.places.stamp_length = 26 if self._is_sqlite else None
         self._now = self.places.stamp(self.places.now)
         if self._is_sqlite:

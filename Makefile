@@ -7,7 +7,8 @@ DATA ?= .groundspeed
 REPO ?=
 RANGE ?=
 ONCE ?=
-TEST_PROCESSES ?= 2
+# More than two cores have: half of a test's time is waiting for processes that it has started.
+TEST_PROCESSES ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help

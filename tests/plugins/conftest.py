@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from groundspeed.plugins import checks
+from groundspeed.plugins.execution import execute
 from groundspeed.plugins.protocol import ChildReport, ChildSpec, Limits
 
 FAST = Limits(warmup_max_s=0.2, min_samples=3, max_samples=20, min_time_s=0.01, max_time_s=0.3)
@@ -89,3 +91,23 @@ def metric(report, name, **params):
     """The samples of one metric at one point; fails when there is not exactly one."""
     (found,) = [m for m in report.metrics if m.metric == name and all(m.params.get(k) == v for k, v in params.items())]
     return found
+
+
+@pytest.fixture
+def here(child):
+    """Runs a suite within this process: torch is imported once for all of them."""
+
+    torch = pytest.importorskip("torch")
+
+    def run(plugin, target=None, params=None, **more):
+        threads = torch.get_num_threads()
+        spec = child.spec(plugin, target, params, **more)
+        Path(spec.workdir).mkdir()
+        try:
+            report = execute(spec)
+        finally:
+            torch.set_num_threads(threads)
+        checks.assert_report(report, report.outcome) if report.outcome == "ok" else None
+        return report
+
+    return run

@@ -73,10 +73,10 @@ class Bench:
         """Jobs that use all devices: one lane, in which the ranks of the next wait while one measures."""
         if not self.runs:
             return
-        devices = () if self.small else tuple(self.devices)
-        settings = [{"devices": devices, **one} for one in self.prepared(jobs)[: self.most]]
-        for one in settings if self.small else ():
-            one["devices"] = ()
+        own = {"devices": tuple(self.devices)}
+        settings = [
+            {**own, **one, **({"devices": ()} if self.small else {})} for one in self.prepared(jobs)[: self.most]
+        ]
         Lanes(self.file(line), ["all"]).run({"all": settings}, self.left())
 
 

@@ -70,7 +70,7 @@ def same(kinds=None):
 def overhead():
     """Each suite as it runs by default, with the core's own limits: what its turns are spent on.
 
-    The first of a lane has nobody before it while whom it could import.
+    The first of a lane is started alone: there is no process before it that measures while it imports.
     """
     bf16, whole = {"precision": "bf16"}, dict(LIMITS)
     found = [

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from formats import trees
 from groundspeed.cli import instance, main
-from groundspeed.service.errors import GroundspeedError
+from groundspeed.service.errors import GroundspeedError, Invalid
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,15 @@ def test_repeated_runs_in_folders_are_processes_and_a_missing_side_is_said(tmp_p
     text = invoke("compare", tmp_path / "base", tmp_path / "head", "--split")[1]
     assert "never-compared (1)" in text
     assert "n/a" in text
+    sides = tuple(tmp_path / side / "own.csv" for side in ("base", "head"))
+    for path in sides:  # what cannot be read beside what can, until its columns are named
+        path.write_text("who,lat\na,1\n")
+    text = invoke("compare", *(path.parent for path in sides))[1]
+    assert "left out: own.csv:1: no known format" in text
+    with pytest.raises(Invalid, match="There is no format nope"):
+        invoke("compare", *sides, "--format", "nope")
+    text = invoke("compare", *sides, "--map", "benchmark=who", "--map", "metric=lat:s")[1]
+    assert "a: lat" in text
 
 
 def test_values_with_a_spread_and_no_samples(tmp_path: Path) -> None:

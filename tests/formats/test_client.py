@@ -106,6 +106,14 @@ def test_what_a_service_refuses_is_told_in_its_words(service: str, tmp_path: Pat
         invoke("report", tmp_path / "h.json", "-p", "nope", "--url", service)
     with pytest.raises(Invalid, match=r"junk\.txt:1: no known format"):
         invoke("report", tmp_path / "junk.txt", "-p", "demo", "--url", service)
+    (tmp_path / "t.csv").write_text("who,lat_ms,sha\na,12.5,abcdef1\n")
+    table = ("report", tmp_path / "t.csv", "-p", "demo", "--url", service)
+    with pytest.raises(Invalid, match="for a table give --map"):
+        invoke(*table)
+    with pytest.raises(Invalid, match='"colour" is no role of a column'):
+        invoke(*table, "--map", "colour=who")
+    code, text = invoke(*table, "--map", "benchmark=who", "--map", "metric=lat_ms:ms", "--map", "commit=sha")
+    assert (code, ": 1 results" in text) == (0, True)
     with pytest.raises(Invalid, match="There is no file"):
         invoke("report", tmp_path / "none.json", "-p", "demo", "--url", service)
     with pytest.raises(Invalid, match="no address of a service"):

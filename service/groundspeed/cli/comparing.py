@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,7 +13,7 @@ import typer
 
 from groundspeed.cli import kernels
 from groundspeed.cli.answer import quantity
-from groundspeed.cli.context import DataOption, JsonOption, database, project_of, settings_for
+from groundspeed.cli.context import DataOption, JsonOption, MapOption, database, project_of, settings_for
 from groundspeed.cli.output import console, show_json, table
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def compare(
         Literal["revision", "environment", "node", "run"] | None, typer.Option(help="What the two name.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="For files: force a format.")] = "",
+    mapping: MapOption = None,
     threshold: Annotated[
         float | None, typer.Option(help="For files: smallest relative change that matters; 0.05 is 5 %.")
     ] = None,
@@ -85,7 +87,7 @@ def compare(
     pattern = _pattern(bench)
     moved: tuple[Kernels, ...] = ()
     if files:
-        found, raw, notes = _files(Path(base), Path(head), form, threshold)
+        found, raw, notes = _files(Path(base), Path(head), form, mapping or (), threshold)
     else:
         found, raw, notes, moved = _stored(base, head, project, by or "revision", data)
     chosen = [(row, one) for row, one in zip(found, raw, strict=True) if pattern.search(row.name)]
@@ -126,10 +128,12 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise Invalid(f"--bench {text!r} is no regular expression: {error}.", "Escape special characters.") from None
 
 
-def _files(base: Path, head: Path, form: str, threshold: float | None) -> tuple[list[Shown], list[Any], list[str]]:
+def _files(
+    base: Path, head: Path, form: str, mapping: Sequence[str], threshold: float | None
+) -> tuple[list[Shown], list[Any], list[str]]:
     from groundspeed.service.usecases import compare_files
 
-    compared = compare_files.compare(base, head, form=form, threshold=threshold)
+    compared = compare_files.compare(base, head, form=form, mapping=mapping, threshold=threshold)
     notes = [f"left out: {text}" for text in compared.skipped[:10]]
     if len(compared.skipped) > 10:
         notes.append(f"and {len(compared.skipped) - 10} more")

@@ -17,6 +17,7 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Folder that holds everything the service writes.", show_default=".groundspeed"),
 ]
+MapOption = Annotated[list[str] | None, typer.Option("--map", help="For tables: role=column, e.g. benchmark=test.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 

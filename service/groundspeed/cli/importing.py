@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groundspeed.cli.context import DataOption, JsonOption, database, nobody_works, settings_for
+from groundspeed.cli.context import DataOption, JsonOption, MapOption, database, nobody_works, settings_for
 from groundspeed.cli.output import console, harmless, show_json
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def import_results(
     paths: Annotated[list[Path], typer.Argument(help="Files, folders or archives of results.", show_default=False)],
     project: Annotated[str, typer.Option("--project", "-p", help="Name of the project; made when there is none.")],
     form: Annotated[str, typer.Option("--format", help="Force a format; by default each file's content tells.")] = "",
-    mapping: Annotated[
-        list[str] | None, typer.Option("--map", help="For CSV: role=column, e.g. benchmark=test.")
-    ] = None,
+    mapping: MapOption = None,
     repo: Annotated[Path | None, typer.Option(help="Git repository that gives the order of commits.")] = None,
     graph: Annotated[Path | None, typer.Option(help="Commit graph file that gives it instead.")] = None,
     branch: Annotated[str, typer.Option(help="Branch of --repo.", show_default="HEAD")] = "",
@@ -51,20 +49,17 @@ def import_results(
     Exit status 0: imported; 1: some files were refused; 2: nothing could be done.
     """
     from groundspeed.service.errors import Invalid
-    from groundspeed.service.formats.csv_table import parse_mapping
     from groundspeed.service.formats.times import parse_time
     from groundspeed.service.usecases import importing
+    from groundspeed.service.usecases.columns import columns
 
-    try:
-        columns = parse_mapping(mapping) if mapping else None
-    except ValueError as error:
-        raise Invalid(f"--map cannot be used: {error}") from None
     moment = parse_time(when) if when else None
     if when and moment is None:
         raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")
     options = importing.Options(
-        project, tuple(paths), form, columns, commit.lower(), moment, repo, graph, branch, project_from=project_from
-    )
+        project, tuple(paths), form, columns(mapping or ()), commit.lower(), moment, repo, graph, branch,
+        project_from=project_from,
+    )  # fmt: skip
     progress = _Progress(quiet=as_json)
     settings = settings_for(data)
     here = nobody_works(settings) if analyse is None else analyse

@@ -32,6 +32,10 @@ def report(
     project: Annotated[str, typer.Option("--project", "-p", envvar="GROUNDSPEED_PROJECT", help="Name of the project.")],
     url: Annotated[str, typer.Option(envvar="GROUNDSPEED_URL", help="The service.")] = "http://127.0.0.1:8750",
     form: Annotated[str, typer.Option("--format", help="Force a format; by default the content tells.")] = "",
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option("--map", envvar="GROUNDSPEED_MAP", help="For tables: role=column, e.g. benchmark=test."),
+    ] = None,
     commit: Annotated[str, typer.Option(help="Commit that was measured.", show_default="from the CI job or git")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -58,7 +62,7 @@ def report(
             body = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
             name = path.name if str(path) != "-" else "stdin"
             try:
-                replies.append(service.report(project, body, name=name, form=form, commit=sha))
+                replies.append(service.report(project, body, name=name, form=form, commit=sha, mapping=mapping or ()))
             except Invalid as error:  # this file; the others go on
                 errors.append(error)
                 replies.append(

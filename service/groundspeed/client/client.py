@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from time import sleep
 from types import TracebackType
@@ -49,10 +49,23 @@ class Client:
         self._http.close()
 
     def report(
-        self, project: str, body: bytes, *, name: str, form: str = "", commit: str = "", time: datetime | None = None
+        self,
+        project: str,
+        body: bytes,
+        *,
+        name: str,
+        form: str = "",
+        commit: str = "",
+        time: datetime | None = None,
+        mapping: Sequence[str] = (),
     ) -> imports.Imported:
-        """Send a file of results of any known format; the same again adds nothing. ``form`` empty: found by content."""
-        query = {"name": name, "format": form, "commit": commit, "time": time.isoformat() if time else ""}
+        """Send a file of results of any known format; the same again adds nothing. ``form`` empty: found by content.
+
+        ``mapping`` says what the columns of a table are: ``benchmark=test``, ``metric=latency_ms:ms:lower`` …
+        """
+        moment = time.isoformat() if time else ""
+        query: dict[str, str | list[str]] = {"name": name, "format": form, "commit": commit, "time": moment}
+        query["map"] = list(mapping)
         return self._call(o.RESULTS, query, body, slug=project)
 
     def projects(self) -> views.ProjectList:
@@ -124,7 +137,7 @@ class Client:
     def _call(
         self,
         operation: o.Operation[o.Answer],
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, str | list[str]] | None = None,
         body: bytes | BaseModel | None = None,
         **parts: str | int,
     ) -> o.Answer:

@@ -24,7 +24,7 @@ class Operation(Generic[Answer]):
 
 
 _PROJECT = "/api/v1/projects/{slug}"
-RESULTS = Operation("POST", f"{_PROJECT}/results", imports.Imported, ("name", "format", "commit", "time"))
+RESULTS = Operation("POST", f"{_PROJECT}/results", imports.Imported, ("name", "format", "commit", "time", "map"))
 PROJECTS = Operation("GET", "/api/v1/projects", views.ProjectList)
 ADD_PROJECT = Operation("POST", "/api/v1/projects", client.ProjectAdded, body=client.AddProject)
 OVERVIEW = Operation("GET", _PROJECT, views.Overview)

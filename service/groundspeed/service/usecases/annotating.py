@@ -23,7 +23,9 @@ def annotate(db: Database, slug: str, sha: str, title: str, now: datetime, *, ac
     with db.transaction() as session:
         project = reads.project_by_slug(session, slug)
         if project is None or project.id is None:
-            raise NotFound(f"There is no project {slug!r}.", "The list of projects is at /.")
+            raise NotFound(
+                f"There is no project {slug!r}.", "The first page and `groundspeed project list` show those there are."
+            )
         revision = reads.revision_by_sha(session, project.id, sha)
         if revision is None:
             raise NotFound(f"There is no single commit {sha!r} in {project.name}.", "Give more of its hash.")

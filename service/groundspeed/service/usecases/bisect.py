@@ -158,7 +158,7 @@ def _ends(session: Session, named: naming.Named, asked: Asked) -> tuple[Revision
         change = session.scalars(query).one_or_none()
         if change is None:
             raise NotFound(
-                f"Series {named.label} has no change point.", "Say between which commits to look: --good and --bad."
+                f"Series {named.label} has no change point.", "Say between which commits to look, a good and a bad one."
             )
         good, bad = (session.get_one(Revision, one) for one in (change.before_revision_id, change.after_revision_id))
     for one in (good, bad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -13,8 +13,24 @@ from typing import cast
 from groundspeed.service.domain.compare import GateConfig, Verdict
 from groundspeed.service.domain.compare import compare as judge
 from groundspeed.service.errors import Invalid
-from groundspeed.service.formats import asv, criterion, detect
-from groundspeed.service.formats.records import Grid, Item, Metric, Record, Refused, Scalar, Skipped, sound
+from groundspeed.service.formats import asv, criterion, csv_table, detect
+from groundspeed.service.formats.csv_table import ColumnMap
+from groundspeed.service.formats.records import (
+    STUMBLES,
+    Grid,
+    Item,
+    Metric,
+    Record,
+    Refused,
+    Scalar,
+    Skipped,
+    Where,
+    sound,
+    stumbled,
+)
+from groundspeed.service.formats.source import Document
+from groundspeed.service.usecases import importing
+from groundspeed.service.usecases.columns import columns
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, document_of
 from groundspeed.service.usecases.import_tables import storable
 
@@ -66,10 +82,16 @@ class _Series:
     failed: str = ""
 
 
-def compare(base: Path, head: Path, *, form: str = "", threshold: float | None = None) -> Compared:
-    """Everything in either. Raises :class:`Invalid` when one of them holds no results at all."""
+def compare(
+    base: Path, head: Path, *, form: str = "", mapping: Sequence[str] = (), threshold: float | None = None
+) -> Compared:
+    """Everything in either; ``mapping`` says what the columns of tables are. Raises :class:`Invalid` when one of them
+    holds no results at all, and for a format or a mapping that cannot be.
+    """
+    importing.check_format(form)
+    how = _How(form, columns(mapping))
     skipped: list[str] = []
-    left, right = (_read(path, form, skipped) for path in (base, head))
+    left, right = (_read(path, how, skipped) for path in (base, head))
     for path, found in ((base, left), (head, right)):
         if not found:
             why = f" {skipped[0]}" if skipped else ""
@@ -78,11 +100,24 @@ def compare(base: Path, head: Path, *, form: str = "", threshold: float | None =
     return Compared(tuple(_line(key, left.get(key), right.get(key), threshold) for key in keys), tuple(skipped))
 
 
-def _read(path: Path, form: str, skipped: list[str]) -> dict[Key, _Series]:
+@dataclass(frozen=True, slots=True)
+class _How:
+    form: str
+    mapping: ColumnMap | None
+
+    def items(self, document: Document) -> Iterator[Item]:
+        """What a file holds; raises :class:`Refused` when the first is asked for."""
+        if self.mapping is not None and (self.form or csv_table.NAME) == csv_table.NAME:
+            yield from csv_table.parse(document, self.mapping)
+        else:
+            yield from detect.parse(document, self.form)
+
+
+def _read(path: Path, how: _How, skipped: list[str]) -> dict[Key, _Series]:
     found: dict[Key, _Series] = {}
     with Sources((path,)) as sources:
         for source in sources.find():
-            for items in _parsed(source, form):
+            for name, items in _parsed(source, how):
                 try:
                     for item in sound(items):
                         if isinstance(item, Skipped):
@@ -91,18 +126,20 @@ def _read(path: Path, form: str, skipped: list[str]) -> dict[Key, _Series]:
                             _add(found, record)
                 except Refused as error:
                     skipped.append(str(error))
+                except STUMBLES as error:
+                    skipped.append(str(stumbled(error, Where(name))))
+        skipped += map(str, sources.refused)
     return found
 
 
-def _parsed(source: Single | AsvTree | CriterionTree, form: str) -> Iterator[Iterator[Item]]:
+def _parsed(source: Single | AsvTree | CriterionTree, how: _How) -> Iterator[tuple[str, Iterator[Item]]]:
     if isinstance(source, CriterionTree):
-        yield criterion.parse_tree(list(source.documents))
+        yield source.name, criterion.parse_tree(list(source.documents))
     elif isinstance(source, AsvTree):
         for path, name in source.files:
-            yield asv.parse(document_of(path, name), source.tree)
+            yield name, asv.parse(document_of(path, name), source.tree)
     else:
-        document = source.document
-        yield (item for item in detect.parse(document, form))
+        yield source.document.name, how.items(source.document)
 
 
 def _alone(item: Record | Skipped) -> Iterator[Record]:

@@ -40,7 +40,10 @@ def export(
     with db.read() as session:
         known = select(col(Project.id)).where(col(Project.slug) == project)
         if project is not None and session.scalar(known) is None:
-            raise NotFound(f"There is no project {project!r}.", "`groundspeed status` lists the projects.")
+            raise NotFound(
+                f"There is no project {project!r}.",
+                "The first page and `groundspeed project list` show those there are.",
+            )
         names = (*COLUMNS, "samples", "states") if raw else COLUMNS
         if form == "csv":
             yield _csv(names)

@@ -61,7 +61,9 @@ def run(db: Database, project: str, form: str, out: Path | IO[str], now: datetim
     with db.read() as session:
         found = session.scalars(select(Project).where(col(Project.slug) == project)).first()
         if found is None:
-            raise NotFound(f"There is no project {project}.", "`groundspeed show` lists them.")
+            raise NotFound(
+                f"There is no project {project}.", "The first page and `groundspeed project list` show those there are."
+            )
         if form in {"asv", "parquet"}:
             if not isinstance(out, Path):
                 raise Invalid(f"{form} cannot be written to standard output.", "Give --out.")

@@ -111,7 +111,10 @@ def findings(db: Database, project_slug: str) -> Findings:
     with db.read() as session:
         project_id = session.scalar(select(col(Project.id)).where(col(Project.slug) == project_slug))
         if project_id is None:
-            raise NotFound(f"There is no project {project_slug!r}.", "`groundspeed status` lists the projects.")
+            raise NotFound(
+                f"There is no project {project_slug!r}.",
+                "The first page and `groundspeed project list` show those there are.",
+            )
         query = select(Regression).where(col(Regression.project_id) == project_id, col(Regression.state).not_in(HIDDEN))
         regressions = session.scalars(query).all()
         members = _members(session, project_id)

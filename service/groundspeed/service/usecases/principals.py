@@ -40,7 +40,9 @@ class Principal:
         """
         if role == "worker":
             if self.role not in {"worker", "admin"} or self.scopes:
-                raise Forbidden("This token is not a worker's.", "Make one: groundspeed token create --role worker")
+                raise Forbidden(
+                    "This token is not a worker's.", "Make one: groundspeed token create NAME --role worker --node NODE"
+                )
             return
         if rank(self.role) < rank(role):
             if self.kind == "anonymous":

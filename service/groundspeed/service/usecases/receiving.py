@@ -10,7 +10,7 @@ import random
 import re
 import tempfile
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from groundspeed.service.db.tables import Project
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import importing
+from groundspeed.service.usecases.columns import columns
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Writer
 from groundspeed.service.usecases.import_sources import is_archive
@@ -46,14 +47,16 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
     form: str = "",
     commit: str = "",
     time: datetime | None = None,
+    mapping: Sequence[str] = (),
 ) -> Summary:
-    """Import one file; ``name`` is only shown. The project must be there already.
+    """Import one file; ``name`` is only shown, ``mapping`` says what the columns of a table are, ``role=column`` each.
+    The project must be there already.
 
     Raises :class:`NotFound` for an unknown project, :class:`Invalid` for a body that cannot be read at all.
     """
     importing.check_format(form)
     shown = re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted"
-    options = Options(project, (), form, None, commit, time)
+    options = Options(project, (), form, columns(mapping), commit, time)
     if len(body) > FEW_BYTES or is_archive(shown):
         summary = _again(db, lambda: _as_history(db, shown, body, options, now))
     else:

@@ -185,7 +185,7 @@ def by_slug(session: Session, slug: str) -> Project:
     project: Project | None = session.scalars(select(Project).where(col(Project.slug) == slug)).one_or_none()
     if project is None:
         known = session.scalars(select(col(Project.slug)).order_by(col(Project.slug)).limit(10)).all()
-        hint = f"There are: {', '.join(known)}." if known else "Add one: groundspeed add REPOSITORY"
+        hint = f"There are: {', '.join(known)}." if known else "Add one: groundspeed project add REPOSITORY"
         raise NotFound(f"There is no project {slug!r}.", hint)
     return project
 

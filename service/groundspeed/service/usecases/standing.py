@@ -134,7 +134,9 @@ def _project_id(session: Session, slug: str | None) -> int | None:
         return None
     found: int | None = session.execute(select(col(Project.id)).where(col(Project.slug) == slug)).scalar_one_or_none()
     if found is None:
-        raise NotFound(f"There is no project {slug!r}.", "`groundspeed project list` shows those there are.")
+        raise NotFound(
+            f"There is no project {slug!r}.", "The first page and `groundspeed project list` show those there are."
+        )
     return found
 
 

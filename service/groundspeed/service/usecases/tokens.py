@@ -55,7 +55,10 @@ def create(database: Database, new: New, now: datetime, actor: str = "local", *,
             raise Conflict(f"There is a token {name!r} already.", "Revoke it first, or choose another name.")
         known = set(session.scalars(select(col(Project.slug)).where(col(Project.slug).in_(new.projects))))
         if missing := sorted(set(new.projects) - known):
-            raise Invalid(f"There is no project {missing[0]!r}.", "`groundspeed project list` shows them.")
+            raise Invalid(
+                f"There is no project {missing[0]!r}.",
+                "The first page and `groundspeed project list` show those there are.",
+            )
         row = nodes.find(session, new.node) if new.node else None
         session.add(
             Token(
@@ -81,7 +84,7 @@ def _check(new: New) -> None:
     if new.role not in {*ROLES, "worker"}:
         raise Invalid(f"{new.role!r} is no role.", f"Use one of {', '.join(ROLES)} or worker.")
     if new.role == "worker" and not new.node:
-        raise Invalid("A worker's token needs the name of its node.", "Give it: --node NAME")
+        raise Invalid("A worker's token needs the name of its node.", "Name the node too.")
     if new.role == "worker" and new.scopes:
         raise Invalid("A worker's token has no scopes.", "Leave them out.")
     for scope in new.scopes:

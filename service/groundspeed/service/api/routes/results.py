@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import StringConstraints
 
 from groundspeed.service.api.access import Now, PartsDep, Reporter
 from groundspeed.service.usecases import receiving
@@ -13,6 +14,10 @@ from groundspeed.service.wire.imports import Imported, Left
 
 router = APIRouter(prefix="/api/v1", tags=["results"])
 Text = Annotated[str, Query(max_length=200)]
+Mapping = Annotated[
+    tuple[Annotated[str, StringConstraints(max_length=300)], ...],
+    Query(alias="map", max_length=200, description="For tables: role=column, e.g. benchmark=test."),
+]
 
 
 @router.post("/projects/{slug}/results", status_code=201, summary="Take in results of any known format.")
@@ -26,6 +31,7 @@ async def post_results(  # noqa: PLR0913, PLR0917 - one for each thing that is s
     form: Annotated[str, Query(alias="format", max_length=60)] = "",
     commit: Annotated[str, Query(pattern=r"^([0-9a-fA-F]{7,64})?$")] = "",
     time: datetime | None = None,
+    mapping: Mapping = (),
 ) -> Imported:
     """The body is the file as the tool wrote it (gzip too). The same body again adds nothing."""
     from starlette.concurrency import run_in_threadpool
@@ -33,8 +39,9 @@ async def post_results(  # noqa: PLR0913, PLR0917 - one for each thing that is s
     who.require_project(slug)
     body = await request.body()
     summary = await run_in_threadpool(
-        receiving.receive, parts.database, slug, name, body, now, form=form, commit=commit.lower(), time=time
-    )
+        receiving.receive, parts.database, slug, name, body, now,
+        form=form, commit=commit.lower(), time=time, mapping=mapping,
+    )  # fmt: skip
     return Imported(
         results=summary.added.results,
         runs=summary.added.runs,

@@ -114,7 +114,7 @@ def _check(new: New, hooks: Mapping[str, str]) -> None:
     if not _NAME.match(new.name):
         raise Invalid(f"{new.name!r} is no name of a campaign.", "Use letters, digits, dots, dashes; at most 100.")
     if not new.wanted:
-        raise Invalid("The campaign changes nothing.", "Say what is to change: --change gpu.driver=580")
+        raise Invalid("The campaign changes nothing.", "Say what is to change, as gpu.driver=580.")
     _check_numbers(new)
     for suite, scope in new.scopes.items():
         if scope not in select.SCOPES:

@@ -36,7 +36,7 @@ def chosen(session: Session, where: Mapping[str, str], names: Sequence[str]) -> 
         asked = ", ".join(f"{name}={value}" for name, value in where.items())
         raise Invalid(
             f"No node fits {asked or 'what was asked for'}.",
-            "Labels are set with GROUNDSPEED_WORKER_LABELS; `groundspeed fleet` lists the nodes.",
+            "Labels are set with GROUNDSPEED_WORKER_LABELS; `groundspeed node list` lists the nodes.",
         )
     return fitting
 

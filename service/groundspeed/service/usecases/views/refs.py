@@ -28,7 +28,9 @@ def project_row(session: Session, slug: str) -> Any:
     """Raises NotFound when no project has that name."""
     row = reads.project_by_slug(session, slug)
     if row is None:
-        raise NotFound(f"There is no project {slug!r}.", "The list of projects is at /.")
+        raise NotFound(
+            f"There is no project {slug!r}.", "The first page and `groundspeed project list` show those there are."
+        )
     return row
 
 

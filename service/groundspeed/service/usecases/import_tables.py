@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
@@ -21,6 +22,8 @@ from groundspeed.service.formats.records import Scalar
 
 PLUGIN_PREFIX = "import."
 """Benchmarks that came from elsewhere: no worker offers such a plugin."""
+ROWS_AT_ONCE = 50
+"""In one statement of SQLite: what surrounds a statement costs as much as writing a row."""
 
 
 def link_versions(session: Session, project_id: int) -> int:
@@ -56,6 +59,11 @@ def link_versions(session: Session, project_id: int) -> int:
     return linked
 
 
+def is_empty(session: Session) -> bool:
+    """Whether the store holds no results yet."""
+    return session.execute(select(col(Run.id)).limit(1)).first() is None
+
+
 @contextmanager
 def without_index(session: Session) -> Iterator[bool]:
     """Sets the indexes of runs and results aside for a transaction that fills an empty SQLite store; gives whether it
@@ -64,8 +72,7 @@ def without_index(session: Session) -> Iterator[bool]:
     What defines them is part of the transaction: whoever cuts the import finds indexes and store as they were.
     """
     connection = session.connection()
-    some = session.execute(select(col(Run.id)).limit(1)).first()
-    if connection.dialect.name != "sqlite" or some is not None:
+    if connection.dialect.name != "sqlite" or not is_empty(session):
         yield False
         return
     indexes = [index for table in (Run, Result) for index in core(table).indexes]
@@ -94,7 +101,8 @@ def bulk_insert(
     try:
         if connection.dialect.name == "sqlite":
             marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
-            cursor.executemany(f'INSERT INTO "{core(table).name}" ({names}) VALUES ({marks})', rows)  # noqa: S608 - names are our own
+            insert = f'INSERT INTO "{core(table).name}" ({names}) VALUES '  # noqa: S608 - names are our own
+            _execute_many(cursor, insert, f"({marks})", iter(rows))
             return
         constants = tuple(same.values())
         with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
@@ -106,6 +114,18 @@ def bulk_insert(
         raise told(error, names, psycopg.Error) from error
     finally:
         cursor.close()
+
+
+def _execute_many(cursor: Any, insert: str, marks: str, rows: Iterator[tuple[Any, ...]]) -> None:
+    rest: list[tuple[Any, ...]] = []
+
+    def together() -> Iterator[tuple[Any, ...]]:
+        while len(some := list(islice(rows, ROWS_AT_ONCE))) == ROWS_AT_ONCE:
+            yield tuple(chain.from_iterable(some))
+        rest.extend(some)
+
+    cursor.executemany(insert + ", ".join([marks] * ROWS_AT_ONCE), together())
+    cursor.executemany(insert + marks, rest)
 
 
 def _literal(value: str | int | None) -> str:

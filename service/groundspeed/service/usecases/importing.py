@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -46,7 +46,7 @@ from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_projects import OneProject
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
-from groundspeed.service.usecases.import_tables import without_index
+from groundspeed.service.usecases.import_tables import is_empty, without_index
 
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
@@ -208,7 +208,7 @@ class Importer:
         items = self._items(sources)
         exhausted, first = False, True
         while not exhausted:
-            with self.db.first_of_many() if first else self.db.transaction() as session:
+            with self._first() if first else self.db.transaction() as session:
                 _tune(session)
                 self.writer.begin(session)
                 if first:
@@ -223,6 +223,11 @@ class Importer:
                 # Marked with its results, so that none is overlooked if the import is cut before its end.
                 self._news.update(self.writer.mark(session, whole=True))
             gc.collect(1)
+
+    def _first(self) -> AbstractContextManager[Session]:
+        with self.db.read() as session:
+            into_nothing = is_empty(session)
+        return self.db.first_of_many(into_nothing=into_nothing)
 
     def _look_ahead(self, session: Session) -> None:
         """Everything that is written next is of a project and a request that are there, and of what is seen here."""

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_stepped_plugin_is_driven_and_closed(acme):
     assert report.outcome == "ok"
     (found,) = report.metrics
     assert 3 <= len(found.values) <= 20
-    assert all(0.004 <= value < 0.1 for value in found.values)
+    assert all(value >= 0.004 for value in found.values)
     assert len(found.states) == len(found.values)
     assert report.facts["k"] == 1
     assert {"import", "setup", "warmup", "measure", "teardown"} <= set(report.phases_s)
@@ -188,27 +189,36 @@ def test_only_the_plugins_own_imports_are_paid_for(acme):
 def test_progress_is_json_lines_with_time(acme):
     child = acme("    def run(self, c):\n        c.progress('half way')\n        yield Measured('count', [1.0])\n")
     spec = child.spec("acme")
-    child.start(spec).communicate(timeout=60)
+    begin = time.time()
+    child.start(spec).communicate(timeout=240)
     lines = [json.loads(line) for line in Path(spec.progress_path).read_text().splitlines()]
     assert lines[0]["message"] == "import"
     assert lines[-1]["message"] == "done: ok"
-    assert all(abs(line["t"] - time.time()) < 60 for line in lines)
+    times = [begin, *(line["t"] for line in lines), time.time()]
+    assert all(before - 1 < after for before, after in pairwise(times)), times
+
+
+def wait_for_progress(spec, words):
+    progress, until = Path(spec.progress_path), time.monotonic() + 240
+    while not (progress.exists() and words in progress.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_a_killed_process_leaves_no_report_and_says_its_stacks_when_asked(acme):
-    child = acme("    def run(self, c):\n        c.progress('sleeping')\n        time.sleep(60)\n        yield\n")
+    child = acme(
+        "    def run(self, c):\n        while True:\n            c.progress('sleeping')\n            time.sleep(0.1)\n        yield\n"
+    )
     spec = child.spec("acme")
     process = child.start(spec)
-    deadline = time.monotonic() + 30
-    while "measure" not in (Path(spec.progress_path).read_text() if Path(spec.progress_path).exists() else ""):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.2)
+    wait_for_progress(spec, "sleeping")
     process.send_signal(signal.SIGUSR1)
-    time.sleep(0.3)
+    for line in process.stderr:
+        if "acme_child.py" in line:
+            break
     os.killpg(process.pid, signal.SIGKILL)
-    _, stderr = process.communicate(timeout=10)
-    assert "acme_child.py" in stderr
+    process.communicate(timeout=60)
+    assert "acme_child.py" in line
     assert not Path(spec.report_path).exists()
 
 
@@ -216,7 +226,7 @@ def test_a_spec_of_a_newer_version_is_refused_with_advice(child):
     spec = child.spec("acme")
     newer = ChildSpec(**{**{f: getattr(spec, f) for f in spec.__dataclass_fields__}, "version": 99})
     process = child.start(newer)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=240)
     assert process.returncode == 2
     assert "upgrade the worker" in stderr
 
@@ -244,14 +254,10 @@ def test_a_process_with_a_gate_is_ready_before_its_turn_and_does_nothing_until_t
     found = []
     thread = threading.Thread(target=lambda: found.append(child.run_spec(spec)))
     thread.start()
-    progress = Path(spec.progress_path)
-    until = time.monotonic() + 60
-    while time.monotonic() < until and not (progress.exists() and '"gate"' in progress.read_text()):
-        time.sleep(0.02)
-    assert '"gate"' in progress.read_text()
+    wait_for_progress(spec, '"gate"')
     assert not Path(spec.report_path).exists()
     gate.open()
-    thread.join(60)
+    thread.join(240)
     gate.close()
     assert found[0].outcome == "ok"
     assert {"import", "gate", "measure"} <= set(found[0].phases_s)

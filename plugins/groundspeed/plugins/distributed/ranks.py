@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -24,16 +24,16 @@ from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.spi import Context, TimedOut, WrongResult
 
 POLL_S = 0.02
-STACKS_S = 1.0
-"""How long a hung rank gets to write its Python stacks before it is killed."""
 ANSWER_S = 15.0
-"""Longest wait for what hanging ranks say of their collectives."""
+"""Longest wait for the Python stacks of hanging ranks, and for what they say of their collectives."""
 START_S = 120.0
 """How long a rank may take until it has met the others."""
 GRACE_S = 2.0
 """After one rank's error: how long another, whose death may be its cause, gets to be seen."""
 TAIL_BYTES = 8000
 _LOST = ("onnection", "closed by peer", "remote process", "ncclRemoteError", "remote worker", "Socket", "Broken pipe")
+_OUTERMOST = b"in _run_module_as_main\n"
+"""How the stack of the main thread ends, which is written last."""
 _WAITING = ("distributed_c10d.py", "in synchronize", "in barrier", "in wait\n", "in expect")
 """In the stack of a rank that waits for others: in a collective, for the device, or for a collective's result."""
 
@@ -252,14 +252,9 @@ class Ranks:
 
     def _evidence(self, *, stacks: bool = False) -> dict[str, Any]:
         if stacks:
-            for rank in self.ranks:
-                if rank.process.poll() is None:
-                    rank.process.send_signal(signal.SIGUSR1)
-                    rank.process.send_signal(signal.SIGUSR2)
-            time.sleep(STACKS_S)
-            last = time.monotonic() + ANSWER_S
-            while self._unanswered() and time.monotonic() < last:
-                time.sleep(POLL_S)
+            # One after the other: no thread of the rank may run while the stacks are walked, and a thread answers.
+            silent = self._ask(signal.SIGUSR1, _wrote_stacks)
+            self._ask(signal.SIGUSR2, lambda rank: bool(rank.collectives) or rank.number in silent)
         return {
             "ranks": [
                 {
@@ -274,16 +269,35 @@ class Ranks:
             ]
         }
 
-    def _unanswered(self) -> bool:
-        """Read what ranks tell of their collectives; whether one that still can has yet to (a busy machine is slow)."""
+    def _ask(self, what: signal.Signals, has_answered: Callable[[Rank], bool]) -> set[int]:
+        """Send a signal to the ranks that live and wait for their answers (a busy machine is slow); returns whose did
+        not come.
+        """
+        asked = [rank for rank in self.ranks if rank.process.poll() is None]
+        for rank in asked:
+            rank.process.send_signal(what)
+        last = time.monotonic() + ANSWER_S
+        while True:
+            self._hear_of_collectives()
+            waited = [
+                one for one in asked if one.process.poll() is None and one.state() != "T" and not has_answered(one)
+            ]
+            if not waited or time.monotonic() > last:
+                return {rank.number for rank in asked if not has_answered(rank)}
+            time.sleep(POLL_S)
+
+    def _hear_of_collectives(self) -> None:
+        """What ranks tell of their collectives; being asked is no progress of theirs."""
         for rank in self.ranks:
             before = rank.last_event, rank.events
             for event in rank.new_events():
                 if event["event"] == "collectives":
                     rank.collectives = {key: value for key, value in event.items() if key != "event"}
             rank.last_event, rank.events = before
-        speaking = [rank for rank in self.ranks if rank.process.poll() is None and rank.state() != "T"]
-        return not all(rank.collectives for rank in speaking)
+
+
+def _wrote_stacks(rank: Rank) -> bool:
+    return _OUTERMOST in rank.stderr_path.read_bytes()[-TAIL_BYTES:]
 
 
 def _complains(event: Mapping[str, Any]) -> bool:
@@ -294,8 +308,9 @@ def _complains(event: Mapping[str, Any]) -> bool:
 
 def _blame(rank: Rank, state: str) -> tuple[int, bool, int, bool, int]:
     """Smallest for the rank that holds up the others: the least far, then one that is stopped, then one that has begun
-    fewer collectives, then one whose stack is not that of waiting.
+    fewer collectives, then one whose stack is there and is not that of waiting.
     """
     begun = [one.get("collective_seq_id") or 0 for one in rank.collectives.get("last", ())]
-    waits = any(words in rank.stderr_tail() for words in _WAITING)
+    stacks = rank.stderr_tail()
+    waits = not _wrote_stacks(rank) or any(words in stacks for words in _WAITING)
     return rank.events, state != "T", max(begun, default=sys.maxsize), waits, rank.number

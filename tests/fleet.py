@@ -11,8 +11,9 @@ from sqlalchemy import select
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import NotFound
 from groundspeed.service.repo import Mirrors
-from groundspeed.service.usecases import catalogue, leases, nodes, planning, projects, requests
+from groundspeed.service.usecases import catalogue, claims, ends, leases, nodes, planning, projects, requests, signs
 from groundspeed.service.wire import v1
 from repositories import CONFIG, GitRepo, toy
 
@@ -87,20 +88,27 @@ class Fleet:
             return session.get_one(t.Attempt, attempt_id)
 
     def claim(self, job_id: int | None, node: str = "n1", delivery: str = "") -> v1.ClaimReply:
-        return leases.claim(self.db, job_id or 0, self.asking(node, delivery), self.now, POLICY)
+        return self.answer(claims.Ask(self.asking(node, delivery), job_id or 0))
 
     def next(self, node: str = "n1", delivery: str = "") -> v1.ClaimReply:
-        return leases.claim_next(self.db, self.asking(node, delivery), self.now, POLICY)
+        return self.answer(claims.Ask(self.asking(node, delivery)))
+
+    def answer(self, ask: claims.Ask) -> v1.ClaimReply:
+        return claims.answer(self.db, [ask], self.now, POLICY)[0]
 
     def asking(self, node: str, delivery: str = "") -> v1.ClaimRequest:
         return v1.ClaimRequest(protocol=v1.PROTOCOL, node=node, delivery=delivery)
 
-    def beat(self, attempt_id: str | None) -> v1.AttemptHeartbeatReply:
-        return leases.heartbeat(self.db, attempt_id or "", v1.AttemptHeartbeat(phase="run"), self.now, POLICY)
+    def beat(self, attempt_id: str | None, phase: str = "run") -> v1.AttemptHeartbeatReply:
+        beat = signs.Beat(attempt_id or "", v1.AttemptHeartbeat(phase=phase))
+        return signs.of_attempts(self.db, [beat], self.now, POLICY)[0]
 
     def finish(self, attempt_id: str | None, state: str = "succeeded", kind: str = "", error: str = "") -> v1.Ack:
         message = v1.FinishRequest.model_validate({"state": state, "error_kind": kind, "error": error})
-        return leases.finish(self.db, attempt_id or "", message, self.now, POLICY)
+        [found] = ends.answer(self.db, [ends.End(attempt_id or "", message)], self.now, POLICY)
+        if isinstance(found, NotFound):
+            raise found
+        return found.ack
 
     def messages(self, topic: str) -> list[dict[str, Any]]:
         with self.db.read() as session:

@@ -1,4 +1,4 @@
-"""Identity, grouping, multiplicity, evidence, noise ledger and plain words."""
+"""Identity, multiplicity, evidence, noise ledger and plain words."""
 
 import math
 
@@ -11,9 +11,8 @@ from groundspeed.service.domain.compare import GateConfig, compare, never_compar
 from groundspeed.service.domain.detect import detect
 from groundspeed.service.domain.evidence import Conditions, assess
 from groundspeed.service.domain.explain import explain_point, explain_verdict
-from groundspeed.service.domain.group import Finding, group
 from groundspeed.service.domain.identity import Accepted, Known, foretold, match
-from groundspeed.service.domain.multiplicity import adjusted, discoveries, expected_false_alarms
+from groundspeed.service.domain.multiplicity import adjusted, expected_false_alarms
 from groundspeed.service.domain.noise import components, may_gate
 from groundspeed.service.domain.series import Point, SeriesData
 
@@ -35,36 +34,11 @@ def test_an_accepted_verdict_announces_its_change_point():
     assert foretold([Accepted("v", 100, 1.03), Accepted("w", 200, 1.1)], found) == {}
 
 
-def finding(key, before, after, family="suite", kind="regression", cause="code", strength=5.0):
-    return Finding(key, family, before, after, kind, cause, 1.1, strength)
-
-
-def test_one_cause_is_one_group_with_its_members():
-    """Ranges that meet are one group, with the narrowest range; another family, kind or commit is not."""
-    found = group(
-        [
-            finding("wide", 10, 20),
-            finding("a", 14, 15, strength=9.0),
-            finding("b", 14, 15),
-            finding("later", 18, 19),
-            finding("other", 14, 15, family="x"),
-            finding("better", 14, 15, kind="improvement"),
-        ]
-    )
-    told = {(g.family, g.kind, g.x_before, g.x_after): [m.key for m in g.members] for g in found}
-    assert told == {
-        ("suite", "regression", 14, 15): ["a", "b", "wide"],
-        ("suite", "improvement", 14, 15): ["better"],
-        ("x", "regression", 14, 15): ["other"],
-        ("suite", "regression", 18, 19): ["later"],
-    }
-
-
 def test_false_discoveries_are_held_down():
     """900 nulls and 100 clear effects: the share of false ones among the found is near q, and most are found."""
     r = np.random.default_rng(2)
     p = np.concatenate([r.random(900), r.random(100) * 1e-4])
-    kept = np.array(discoveries(p.tolist(), 0.05))
+    kept = adjusted(p.tolist()) <= 0.05
     assert kept[900:].mean() > 0.95
     assert kept[:900].sum() / kept.sum() < 0.09
     assert adjusted([]).size == 0
@@ -94,9 +68,6 @@ def test_unlike_sides_are_refused_with_words(change, word):
     found = assess(BASE, head)
     assert found.decision == "refuse"
     assert word in " ".join(found.words)
-    verdict = evidence.refused(found)
-    assert verdict.answer == "never-compared"
-    assert word in verdict.reason
 
 
 def test_like_sides_are_compared_and_another_clock_is_adjusted():

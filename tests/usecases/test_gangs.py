@@ -32,8 +32,7 @@ def pair(world: Fleet) -> tuple[t.Job, v1.ClaimReply, v1.ClaimReply]:
 
 
 def ready(world: Fleet, reply: v1.ClaimReply, phase: str = "ready") -> v1.AttemptHeartbeatReply:
-    beat = v1.AttemptHeartbeat(phase=phase)
-    return leases.heartbeat(world.db, reply.attempt_id or "", beat, world.now, POLICY)
+    return world.beat(reply.attempt_id, phase)
 
 
 def test_all_members_get_the_job_with_their_ranks_and_one_meeting_place(world: Fleet) -> None:

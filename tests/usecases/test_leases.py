@@ -11,7 +11,7 @@ import pytest
 from fleet import POLICY, Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Forbidden, NotFound
-from groundspeed.service.usecases import catalogue, jobs, leases, nodes, requests
+from groundspeed.service.usecases import catalogue, claims, jobs, leases, nodes, requests
 from groundspeed.service.usecases.ingest import ingest_runs
 from groundspeed.service.wire import v1
 from world import run
@@ -200,7 +200,7 @@ def test_nodes_out_of_use_get_nothing_and_are_told_why(world: Fleet) -> None:
     assert world.claim(job.id).reason == "The node is draining: new driver"
     assert "not known: register it" in world.claim(job.id, "stranger").reason
     message = v1.ClaimRequest(protocol=v1.PROTOCOL - 1, node="n1")
-    assert "upgrade the worker" in leases.claim(world.db, job.id or 0, message, world.now, POLICY).reason
+    assert "upgrade the worker" in world.answer(claims.Ask(message, job.id or 0)).reason
 
 
 def test_a_worker_writes_its_own_attempts_only(world: Fleet) -> None:

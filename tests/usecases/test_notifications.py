@@ -26,7 +26,7 @@ from groundspeed.service.control import telling
 from groundspeed.service.control.wiring import make
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.notification_tables import Notification
+from groundspeed.service.db.notification_tables import Channel, Notification
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.notify import render, senders
 from groundspeed.service.pages import feed
@@ -490,4 +490,8 @@ def test_the_control_worker_tells(world: World, posts: Posts, tmp_path: Path) ->
     for thread in [one for one in threading.enumerate() if one.name == "notifications"]:
         thread.join(30)
     assert len(posts.received) == 1
+    with world.db.transaction() as session:
+        session.execute(update(Channel).values(enabled=False))
+    telling.tick(parts, now + timedelta(days=91))
+    assert world.all(Notification) == []
     parts.database.close()

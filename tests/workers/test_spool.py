@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from groundspeed.service.wire import v1
+from groundspeed.workers import attempt as attempt_module
 from groundspeed.workers import spool as spool_module
+from groundspeed.workers.attempt import Attempt
 from groundspeed.workers.client import Client
 from groundspeed.workers.delivery import Delivery
 from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable, SpoolFull
@@ -31,6 +33,10 @@ def run_report(benchmark: str = "b", replicate: int = 0, **changes: Any) -> v1.R
         "duration_s": 1.0,
     }
     return v1.RunReport.model_validate(raw | changes)
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.fixture
@@ -58,14 +64,14 @@ def test_what_is_put_comes_back_after_a_restart(spool: Spool, tmp_path: Path) ->
     """Another process on the same folder sees the same runs and the same use of space."""
     spool.put("a1", run_report("x/y=1,z=2", 3))
     spool.put_finish("a1", v1.FinishRequest(state="succeeded"))
-    again = Spool(tmp_path / "spool", 1 << 20)
+    again = Spool(tmp_path / "spool", sum(path.stat().st_size for path in files(tmp_path)))
     assert [r.key.replicate for r in again.runs("a1")] == [3]
     assert again.finish("a1") == v1.FinishRequest(state="succeeded")
-    assert again.used_bytes == spool.used_bytes > 0
+    assert (spool.has_room, again.has_room) == (True, False)
     again.drop_run("a1", run_report("x/y=1,z=2", 3).key)
     again.drop_finish("a1")
     again.tidy("a1")
-    assert (again.attempts(), again.used_bytes) == ([], 0)
+    assert (again.attempts(), again.has_room) == ([], True)
 
 
 def test_a_folder_that_is_tidied_meanwhile_loses_no_message(spool: Spool) -> None:
@@ -144,7 +150,20 @@ def test_replay_sends_everything_once_and_then_the_finish(service: Any, spool: S
     assert len(service.runs) == 120
     assert service.repeated == []
     assert service.artefacts == {sha: b"[1]"}
-    assert spool.used_bytes == 0
+    assert files(tmp_path / "spool") == []
+
+
+def test_lines_that_were_dropped_leave_a_line(service: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is kept for a service that is away the oldest go, and the log says so in their place."""
+    monkeypatch.setattr(attempt_module, "_LOG_MOST", 2)
+    service.attempts["a1"] = 7
+    attempt = Attempt(client, "a1", 30.0)
+    for k in range(5):
+        attempt.line("stdout", f"line {k}")
+    with attempt:
+        attempt.line("stdout", "line 5")
+    gap = "4 lines before this one were dropped: the service could not be reached for too long."
+    assert [(line["seq"], line["text"]) for line in service.logs] == [(4, gap), (5, "line 4"), (6, "line 5")]
 
 
 def test_an_outage_delays_results_and_loses_none(service: Any, spool: Spool, delivery: Delivery) -> None:

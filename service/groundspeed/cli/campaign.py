@@ -288,9 +288,5 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:+.2%}"
 
 
-def _span(low: float | None, high: float | None) -> str:
-    return f"{_share(low)} … {_share(high)}"
-
-
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:10])} … ({len(names)})"

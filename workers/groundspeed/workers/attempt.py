@@ -83,7 +83,7 @@ class Attempt:
             self._beat_now.set()
 
     def line(self, stream: str, text: str, run: v1.RunKey | None = None) -> None:
-        """Queue a log line; when the service is away for long the oldest lines are dropped and counted."""
+        """Queue a log line; when the service is away for long the oldest lines are dropped, which the log says."""
         with self._guard:
             self._seq += 1
             made = {"seq": self._seq, "at": time.time(), "stream": stream, "text": text[:_LINE_MOST], "run": run}
@@ -125,14 +125,23 @@ class Attempt:
     def _send_batches(self) -> None:
         while True:
             with self._guard:
-                batch = tuple(self._lines)[:_LOG_BATCH]
+                batch, dropped = tuple(self._lines)[:_LOG_BATCH], self._dropped
             if not batch:
                 return
+            if dropped:
+                batch = (_gap(batch[0], dropped), *batch)
             with contextlib.suppress(ServiceRefused):  # a refused line is refused for good; the results matter more
                 try:
                     self._client.log(self.id, v1.LogBatch(lines=batch))
                 except ServiceUnavailable:
                     return
             with self._guard:
+                self._dropped -= dropped
                 while self._lines and self._lines[0].seq <= batch[-1].seq:
                     self._lines.popleft()
+
+
+def _gap(after: v1.LogLine, lines: int) -> v1.LogLine:
+    """What stands in the log where lines were dropped, under the number of the last of them."""
+    text = f"{lines} lines before this one were dropped: the service could not be reached for too long."
+    return v1.LogLine.model_validate({"seq": after.seq - 1, "at": after.at, "stream": "worker", "text": text})

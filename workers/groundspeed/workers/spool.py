@@ -41,10 +41,6 @@ class Spool:
         self._used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
     @property
-    def used_bytes(self) -> int:
-        return self._used
-
-    @property
     def has_room(self) -> bool:
         """Whether new work may be taken: a tenth of the spool must be free."""
         return self._used < self._max_bytes * 0.9

@@ -1,20 +1,10 @@
-"""What every vendor's library is asked, in one shape. Anything that cannot be read is an Unavailable with why."""
+"""What every vendor's library is asked, in one shape. What cannot be read is None."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
-
-
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    """A value that could not be read. Unknown equals nothing, itself included."""
-
-    reason: str
-
-    def as_dict(self) -> dict[str, str]:
-        return {"unavailable": self.reason}
 
 
 @dataclass(frozen=True, slots=True)

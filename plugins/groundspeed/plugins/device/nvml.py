@@ -16,7 +16,7 @@ from groundspeed.plugins.device import nvml_facets
 from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
 from groundspeed.plugins.device.reasons import APPLICATION_CLOCKS
 
-SUCCESS, NOT_SUPPORTED, INSUFFICIENT_SIZE = 0, 3, 7
+SUCCESS, INSUFFICIENT_SIZE = 0, 7
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 _NOT_KNOWN = 0xFFFFFFFFFFFFFFFF
 PCIE_LANE = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}

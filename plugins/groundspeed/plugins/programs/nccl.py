@@ -16,7 +16,6 @@ _LAUNCHER = re.compile(r"^(?:\[\d+,\d+\]<\w+>:\s?|\s*\d+:\s(?=[#\s]))")
 _HEADER = re.compile(r"^#?\s*size\s+count\s+type\b")
 _STARTING = re.compile(r"Collective test starting: (\S+)")
 _RANK = re.compile(r"^#?\s*Rank\s+\d+\s.*\bPid\s+\d+ on\s")
-_OPTIONS = re.compile(r"^#?\s*nThread (\d+) nGpus (\d+) minBytes")
 _OUT_OF_BOUNDS = re.compile(r"^#?\s*Out of bounds values\s*:\s*(\d+)\s*(\S*)")
 _AVERAGE = re.compile(r"^#?\s*Avg bus bandwidth\s*:\s*(\S+)")
 _TROUBLE = re.compile(

@@ -14,6 +14,9 @@ from groundspeed.service.usecases.notifications import delivery, planning
 
 log = logging.getLogger(__name__)
 _busy = threading.Lock()
+_forgot: list[datetime] = []
+"""When this process last let go of what was told long ago."""
+_FORGET_EVERY = timedelta(hours=1)
 
 
 def tell(parts: Parts) -> None:
@@ -27,6 +30,9 @@ def tell(parts: Parts) -> None:
 def tick(parts: Parts, now: datetime) -> None:
     """Whatever a lost message left untold, digests that are due, and regressions whose time to be ignored is over."""
     ignoring.wake(parts.database, now)
+    if not _forgot or now - _forgot[-1] > _FORGET_EVERY:
+        _forgot[:] = [now]
+        delivery.forget(parts.database, now)
     tell(parts)
 
 

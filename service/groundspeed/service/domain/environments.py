@@ -84,11 +84,6 @@ def difference(before: Iterable[Facet], after: Iterable[Facet]) -> tuple[FacetCh
     return tuple(change for change in changes if change is not None)
 
 
-def same_environment(before: Iterable[Facet], after: Iterable[Facet]) -> bool:
-    """Whether nothing tracked in node or stack differs or is unknown; the build is code and does not count."""
-    return not any(c.tracked and c.layer != "build" for c in difference(before, after))
-
-
 def explain_upgrade(
     before: Iterable[Facet], after: Iterable[Facet], wanted: Iterable[str]
 ) -> tuple[tuple[FacetChange, ...], tuple[FacetChange, ...], tuple[FacetChange, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from groundspeed.service.domain.compare import Verdict, never_compared
+from groundspeed.service.domain.compare import Verdict
 
 Decision = Literal["compare", "adjust", "refuse"]
 
@@ -124,11 +124,6 @@ def _differ(a: str | None, b: str | None) -> bool:
 def adjusted(head: Sequence[Sequence[float]], evidence: Evidence) -> list[list[float]]:
     """Head's times as they would be at the base's clock (cycles are kept)."""
     return [[v * evidence.scale for v in process] for process in head]
-
-
-def refused(evidence: Evidence) -> Verdict:
-    """The verdict of a comparison that the evidence does not allow."""
-    return never_compared(" ".join(evidence.words) or WHY_NEVER["refused"])
 
 
 def agreed(time: Verdict, cycles: Verdict | None) -> Verdict:

@@ -24,11 +24,6 @@ def adjusted(p_values: Sequence[float]) -> Floats:
     return out
 
 
-def discoveries(p_values: Sequence[float], q: float = 0.05) -> tuple[bool, ...]:
-    """Which findings stand at false-discovery rate ``q``."""
-    return tuple(bool(v <= q) for v in adjusted(p_values))
-
-
 def expected_false_alarms(gated: int, alpha: float) -> float:
     """False *regressed* to expect in a run of ``gated`` comparisons in which nothing changed: one side of alpha."""
     return gated * alpha / 2.0

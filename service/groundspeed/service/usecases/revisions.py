@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import select, update
 from sqlmodel import Session, col
@@ -62,14 +62,6 @@ def store(
         found |= {sha: revision_id for (_, sha), revision_id in part.items()}
     _count_again(session, found, commits)
     return found
-
-
-def ids(session: Session, project_id: int, shas: Iterable[str]) -> dict[str, int]:
-    """Ids of the commits that are stored, by sha."""
-    query = select(col(Revision.sha), col(Revision.id)).where(
-        col(Revision.project_id) == project_id, col(Revision.sha).in_(set(shas))
-    )
-    return {sha: revision_id for sha, revision_id in session.execute(query).tuples() if revision_id is not None}
 
 
 def _forget_positions(session: Session, project: Project, commits: Sequence[Commit]) -> None:

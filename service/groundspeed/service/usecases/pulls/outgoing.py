@@ -6,7 +6,6 @@ that is wanted again and again; the others (``command``, ``reply``) are done onc
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,7 +23,6 @@ from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.pulls.topics import TELL, Patience
 
-log = logging.getLogger(__name__)
 REPEATED = frozenset({"answer", "issue", "bisect"})
 LEASE = timedelta(seconds=180)
 """How long one try may take: longer than all its calls with their time-outs."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from groundspeed.service.errors import Unavailable
 
@@ -33,19 +36,39 @@ def git(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
     hold: Sequence[int] = (),
+    long: bool = False,
 ) -> str:
     """Standard output of a git command, decoded with replacement. ``hold``: descriptors of locks that it keeps.
+    ``long``: megabytes are expected, which come through a file in one piece.
 
     Raises :class:`GitFailed`, or :class:`Unavailable` when git is missing or takes longer than ``timeout_s``.
     """
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    with TemporaryFile() if long else nullcontext() as file:
+        done = _run(["git", *settings, *arguments], cwd, env or {}, timeout_s, hold, file)
+        if done.returncode != 0:
+            raise GitFailed(arguments, done.returncode, done.stderr.decode(errors="replace"))
+        if file is not None:
+            file.seek(0)
+        return (done.stdout if file is None else file.read()).decode("utf-8", "replace")
+
+
+def _run(
+    command: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str],
+    timeout_s: float,
+    hold: Sequence[int],
+    file: IO[bytes] | None,
+) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
-            ["git", *settings, *arguments],
+        return subprocess.run(
+            command,
             cwd=cwd,
-            env=_environment(env or {}),
+            env=_environment(env),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE if file is None else file,
+            stderr=subprocess.PIPE,
             timeout=timeout_s,
             check=False,
             pass_fds=hold,
@@ -56,12 +79,9 @@ def git(
         raise Unavailable("git is not installed.", "Install git (2.25 or later) and start again.") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(
-            f"git {arguments[0]} took longer than {timeout_s:.0f} s.",
+            f"git {command[1 + 2 * len(_SETTINGS)]} took longer than {timeout_s:.0f} s.",
             "Look at the network, or raise GROUNDSPEED_GIT_TIMEOUT_S.",
         ) from None
-    if done.returncode != 0:
-        raise GitFailed(arguments, done.returncode, done.stderr.decode(errors="replace"))
-    return done.stdout.decode("utf-8", "replace")
 
 
 _LOCAL = frozenset(

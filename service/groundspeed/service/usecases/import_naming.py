@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -26,7 +27,8 @@ class Naming:
     """
 
     project_id: int
-    graph: Graph | None
+    graph: Callable[[], Graph | None]
+    """Asked for with the first result that names a commit."""
     commit: str
     time: datetime | None
     _resolved: dict[str, str] = field(default_factory=dict)
@@ -46,7 +48,8 @@ class Naming:
     def _resolve(self, session: Session, commit: str) -> str:
         known = self._resolved.get(commit)
         if known is None:
-            known = self.graph.resolve(commit) if self.graph else commit
+            graph = self.graph()
+            known = graph.resolve(commit) if graph else commit
             if known == commit and _SHORT.fullmatch(commit):
                 longer = [sha for sha in self._of_project(session) if sha.startswith(commit)]
                 known = longer[0] if len(longer) == 1 else commit

@@ -10,9 +10,11 @@ from __future__ import annotations
 import gzip
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from groundspeed.service.errors import Invalid
@@ -110,15 +112,30 @@ class Graph:
         return order
 
 
-def of_repository(path: Path, branch: str = "") -> Graph:
-    """The history of a local git repository. Raises :class:`Invalid` when it is none or has no such branch."""
+def of_repository(path: Path, branch: str = "") -> Callable[[], Graph]:
+    """The history of a local git repository, read when it is first asked for. Raises :class:`Invalid` when it is none
+    or has no such branch, which is looked up at once.
+    """
     name = branch or "HEAD"
-    try:
+    with _readable(path, name):
         tip = git("rev-parse", "--verify", f"{name}^{{commit}}", cwd=path).strip()
-        log = git("log", f"--format={FORMAT}", "--decorate-refs=refs/tags/*", tip, cwd=path, timeout_s=600.0)
+
+    @cache
+    def history() -> Graph:
+        arguments = f"--format={FORMAT}", "--decorate-refs=refs/tags/*", tip
+        with _readable(path, name):
+            log = git("log", *arguments, cwd=path, timeout_s=600.0, long=True)
+        return _graph(log.split("\n"), f"the git repository {path.name}", tip)
+
+    return history
+
+
+@contextmanager
+def _readable(path: Path, name: str) -> Iterator[None]:
+    try:
+        yield
     except (GitFailed, OSError) as error:
         raise Invalid(f"{path} has no commit {name} ({error}).", "Give a git repository, and --branch.") from error
-    return _graph(log.split("\n"), f"the git repository {path.name}", tip)
 
 
 def of_file(path: Path) -> Graph:
@@ -139,7 +156,7 @@ def _graph(lines: Sequence[str], origin: str, tip: str = "") -> Graph:
         cells = line.split("\t")
         commits[cells[0]] = commit = GraphCommit(cells)
         tip = tip or cells[0]
-        if len(cells) > 4 and all(time.isdecimal() and len(time) < _SURELY_A_TIME for time in cells[2:4]):
+        if len(cells) > 4 and _is_time(cells[2]) and _is_time(cells[3]):
             continue
         try:
             _ = commit.parents, commit.authored_at, commit.committed_at
@@ -149,6 +166,10 @@ def _graph(lines: Sequence[str], origin: str, tip: str = "") -> Graph:
     if not commits:
         raise Invalid(f"There is no commit in {origin}.", "Is it the right file?")
     return Graph(commits, tip, origin)
+
+
+def _is_time(text: str) -> bool:
+    return len(text) < _SURELY_A_TIME and text.isdecimal()
 
 
 def _time(text: str) -> datetime:

@@ -208,7 +208,7 @@ def document_of(path: Path, name: str) -> Document:
 
 def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
     """What each file of a tree holds, in order; read by other processes when it pays, some way ahead."""
-    wanted = processes or min(4, children.cores() - 1)
+    wanted = processes or _readers(children.cores())
     if wanted < 1 or sum(_size(path) for path, _ in source.files) < BYTES_FOR_A_POOL:
         prepared.begin(source.tree)
         for path, name in source.files:
@@ -223,6 +223,11 @@ def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready]
         prepared.begin(source.tree)
         for path, name in left:
             yield prepared.read_file(str(path), name)
+
+
+def _readers(cores: int) -> int:
+    """How many processes read while this one writes: on two processors two, because writing does not take as long."""
+    return min(4, max(cores - 1, 2)) if cores > 1 else 0
 
 
 def _read_by_others(source: AsvTree, wanted: int) -> Iterator[tuple[list[Ready], Refused | None]]:

@@ -78,7 +78,7 @@ class Options:
     project_from: str = ""
     """Of sources that name the projects of their results: the one to take; ``*``: all of them."""
     processes: int = 0
-    """Processes that read asv trees beside this one; 0: as many as there are cores to spare, -1: none."""
+    """Processes that read asv trees beside this one; 0: as many as pay, -1: none."""
 
 
 @dataclass(slots=True)
@@ -154,12 +154,13 @@ def check_format(name: str) -> None:
         raise Invalid(f"There is no format {name}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
 
 
-def _graph(options: Options) -> Graph | None:
+def _graph(options: Options) -> Callable[[], Graph | None]:
     if options.repo is not None and options.graph is not None:
         raise Invalid("--repo and --graph both give the order of commits.", "Give one of them.")
     if options.repo is not None:
         return import_order.of_repository(options.repo, options.branch)
-    return import_order.of_file(options.graph) if options.graph is not None else None
+    given = import_order.of_file(options.graph) if options.graph is not None else None
+    return lambda: given
 
 
 def _project(session: Session, slug: str, now: datetime) -> int:
@@ -188,7 +189,7 @@ class Importer:
 
     db: Database
     options: Options
-    graph: Graph | None
+    graph: Callable[[], Graph | None]
     summary: Summary
     writer: Writer
     progress: Progress = _silent
@@ -346,7 +347,7 @@ class Importer:
 
     def finish(self, session: Session, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
-        order = import_finish.finish(session, self.writer, self.graph, now)
+        order = import_finish.finish(session, self.writer, self.graph(), now)
         self.summary.order, self.summary.revisions = order.words, order.revisions
         self.summary.unplaced = order.unplaced
         self.writer.touched |= self._news  # again: what was looked at meanwhile had no place yet

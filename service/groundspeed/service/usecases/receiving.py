@@ -97,7 +97,7 @@ def _in_one(db: Database, document: Document, options: Options, now: datetime) -
     with db.transaction() as session:
         project = _project(session, options.project)
         places = Places(project, importing.request_of(session, project, now), now, known=db.known)
-        Importer(db, options, None, summary, Writer(places)).few(session, document, now)
+        Importer(db, options, lambda: None, summary, Writer(places)).few(session, document, now)
     places.keep()
     return summary
 

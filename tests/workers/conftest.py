@@ -103,7 +103,7 @@ class Service:
             if state == "running":
                 self.state[job_id] = "queued"
 
-    def wait(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    def wait(self, condition: Callable[[], bool], limit_s: float = 240.0) -> None:
         deadline = time.monotonic() + limit_s
         while not condition():
             if time.monotonic() > deadline:
@@ -111,7 +111,7 @@ class Service:
                 raise AssertionError(f"waited {limit_s} s; {self.state}, {self.finished}, {self.beats[-1:]}, {last}")
             time.sleep(0.05)
 
-    def wait_done(self, job_id: int, limit_s: float = 60.0) -> None:
+    def wait_done(self, job_id: int, limit_s: float = 240.0) -> None:
         self.wait(lambda: self.state[job_id] in {"done", "failed"}, limit_s)
 
     def claim(self, job_id: int) -> dict[str, Any]:
@@ -213,19 +213,18 @@ class Service:
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
+        listener.close()
 
 
 class Worker:
@@ -256,7 +255,7 @@ class Worker:
             )
         return self
 
-    def stop(self, number: int = signal.SIGTERM, limit_s: float = 30.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, limit_s: float = 120.0) -> int:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -298,7 +297,7 @@ def start_worker(tmp_path: Path, service: Service) -> Iterator[Callable[..., Wor
     for worker in started:
         if worker.process is not None and worker.process.poll() is None:
             worker.process.kill()
-            worker.process.wait(10)
+            worker.process.wait(60)
         if worker.log.exists():
             sys.stderr.write(worker.text[-4000:])
 

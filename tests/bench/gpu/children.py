@@ -80,6 +80,7 @@ class Started:
         outcome = ""
         try:
             self.gate.open()
+            self._come(begin + at_most_s)
             try:
                 self.process.wait(max(0.1, min(self.timeout_s, at_most_s)))
             except subprocess.TimeoutExpired:
@@ -97,6 +98,11 @@ class Started:
             self.abandon()
         report["conditions"].pop("trace", None)
         return {**report, "wall_s": wall_s, "request": self.request}
+
+    def _come(self, until):
+        """Waits until it has come to its gate: before that it has no turn, and no ear for the call for its stacks."""
+        while not self.ready() and self.process.poll() is None and time.perf_counter() < until:
+            time.sleep(0.02)
 
     def abandon(self):
         """Nothing of it is left; a second call does nothing."""

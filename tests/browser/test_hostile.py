@@ -173,7 +173,7 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, hostile: tuple
             wrong.append(f"{path}: status {reply.status}")
         page.wait_for_load_state("networkidle") if "graph" in path or "series" in path else None
         for place in page.locator(".u-over, svg.spark, [title]").all()[:2]:
-            place.hover(force=True, timeout=2000) if place.is_visible() else None
+            place.hover(force=True, timeout=30_000) if place.is_visible() else None
         check(page, path, wrong)
         shown += "onerror=hacked()" in page.inner_text("body")
     page.goto(url + "/")
@@ -193,7 +193,7 @@ def test_hostile_text_stays_text_in_other_formats(hostile: tuple[str, list[str]]
     import httpx
 
     url, _ = hostile
-    with httpx.Client(base_url=url) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         table = http.get("/api/v1/projects/tinygpt/graph.csv?series=1")
         assert (table.status_code, table.headers["content-type"].split(";")[0]) == (200, "text/csv")
         picture = http.get("/projects/tinygpt/graph.svg?series=1")

@@ -94,6 +94,7 @@ def test_an_admin_gives_roles_and_tokens_and_has_people_told(browser: Browser, h
     expect(page.get_by_role("cell", name="token.create", exact=True)).to_have_count(0)
     page.get_by_role("link", name="ada", exact=True).click()
     page.get_by_role("button", name="Sign out everywhere").click()
+    expect(page).to_have_url(re.compile("/sign-in"))
     page.goto(house.url + "/account")
     expect(page).to_have_url(re.compile("/sign-in"))
     context.close()

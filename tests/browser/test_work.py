@@ -200,7 +200,7 @@ def test_a_job_is_cancelled_and_tried_again(desk: Tab, own: Site) -> None:
     files = page.locator("section", has=page.get_by_role("heading", name="Files")).locator("li")
     expect(files).to_contain_text(["kernels.json not here yet", f"{TRACE_NAME} not here yet"])
     attempt = f"{own.url}/api/v1/attempts/{own.demo.running_attempt}/artefacts"
-    sent = httpx.put(f"{attempt}/{sha256(TRACE).hexdigest()}", content=TRACE)
+    sent = httpx.put(f"{attempt}/{sha256(TRACE).hexdigest()}", content=TRACE, timeout=60)
     assert sent.json()["ok"], sent.text
     page.reload()
     with page.expect_download() as waited:
@@ -254,7 +254,7 @@ def test_the_keyboard_alone_leads_everywhere(desk: Tab) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.wait_for_function("document.activeElement.id === 'main'")
     page.get_by_role("button", name="Change", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("Change")

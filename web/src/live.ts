@@ -11,15 +11,17 @@ export function start(): void {
   if (!document.body.dataset["live"]) return;
   const events = document.body.dataset["events"];
   let busy = false, last = "";
+  const inUse = (): boolean => document.hidden || document.querySelector("main form :focus, dialog[open]") !== null;
   const page = async (cache: RequestCache): Promise<string> => (await fetch(location.href, { cache, credentials: "same-origin" })).text();
   const refresh = async (): Promise<void> => {
-    if (busy || document.hidden || document.querySelector("main form :focus, dialog[open]")) return;
+    if (busy || inUse()) return;
     busy = true;
     try {
       // First of all what the browser loaded, from its cache: whatever changed since then is seen.
       last ||= await page("force-cache");
       const text = await page("no-cache");
-      if (text !== last) swap(text);
+      if (text === last || inUse()) return; // somebody may have begun to write since it was asked for
+      swap(text);
       last = text;
     } catch {
       // The service is away for a moment; the next turn asks again.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -25,13 +27,30 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+_held: list[int] = []
+"""Open files: their locks keep the ports for this process as long as it lives."""
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
+    """A port for a server that is started later. Below those that the kernel gives to whoever asks for any, and locked
+    against other test processes: nobody takes it meanwhile, nor while its server is down.
+    """
+    folder = Path(tempfile.gettempdir()) / "groundspeed-test-ports"
+    folder.mkdir(mode=0o777, exist_ok=True)
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):
+        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            os.close(lock)
+            continue
+        _held.append(lock)
         return port
+    raise AssertionError("of a thousand ports none is free")
 
 
-def until(holds: Callable[[], Any], limit_s: float = 30.0, every_s: float = 0.05, what: str = "") -> Any:
+def until(holds: Callable[[], Any], limit_s: float = 240.0, every_s: float = 0.05, what: str = "") -> Any:
     """The first true answer of ``holds``; fails when there is none in time."""
     end = time.monotonic() + limit_s
     while True:
@@ -67,9 +86,9 @@ class Process:
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
-    def stop(self, limit_s: float = 15.0) -> int:
+    def stop(self, limit_s: float = 120.0) -> int:
         """SIGTERM, as a supervisor would; the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -114,7 +133,7 @@ class RedisServer:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def wipe(self) -> None:
         """Everything in it is gone, as after a restart without its data."""

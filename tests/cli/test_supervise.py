@@ -16,9 +16,11 @@ import pytest
 
 from groundspeed.cli.supervise import LONGEST_PAUSE_S, Part, Supervisor, end_leftovers, start_time
 
-SLEEPER = "import time; time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-WITH_CHILD = "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(p.pid, flush=True); time.sleep(60)"
+SLEEPER = "import time; time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+)
+WITH_CHILD = "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); print(p.pid, flush=True); time.sleep(600)"
 
 
 class Clock:
@@ -50,7 +52,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervisor]]:
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         if value := condition():
             return value
@@ -109,7 +111,7 @@ folder = Path({str(tmp_path)!r})
 one = Supervisor([Part("one", (sys.executable, "-c", {SLEEPER!r}), {{}}, folder / "one.log")], folder / "processes.json")
 one.start()
 print(one.pids()["one"], flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -124,8 +126,8 @@ def test_the_next_start_ends_what_was_left_and_nobody_else(tmp_path: Path) -> No
     try:
         record = tmp_path / "processes.json"
         record.write_text(f"[[{left.pid}, {start_time(left.pid)}], [{other.pid}, 1]]")
-        assert end_leftovers(record, grace_s=5.0) == 1
-        assert left.wait(5) == -signal.SIGTERM
+        assert end_leftovers(record, grace_s=60.0) == 1
+        assert left.wait(60) == -signal.SIGTERM
         assert psutil.pid_exists(other.pid), "another process has that number now"
         assert other.poll() is None
         assert end_leftovers(record) == 0

@@ -102,6 +102,7 @@ def test_the_api_ends_cleanly_and_tells_requests_apart(distributed: Service, pos
         f"{distributed.url}/api/v1/workers/register",
         content=registration().model_dump_json(),
         headers={"content-type": "application/json", "x-request-id": "mine-1"},
+        timeout=60,
     )
     assert (reply.status_code, reply.headers["x-request-id"]) == (200, "mine-1")
     api = distributed.parts["api"]
@@ -154,7 +155,7 @@ def test_migrate_makes_the_workers_first_token_known_once(postgres_server: Postg
             }
             process = Process(["-m", "groundspeed.service", "migrate"], environment, tmp_path / "log").start()
             assert process.process is not None
-            assert process.process.wait(60) == 0, process.said()
+            assert process.process.wait(240) == 0, process.said()
         db = Database(url)
         assert tokens.authenticate(db, secret, datetime.now(UTC)).role == "worker"
         with pytest.raises(Unauthorized):

@@ -62,7 +62,7 @@ def _unsent(database: Database) -> int:
 
 
 def _wait(until: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not until():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -106,7 +106,7 @@ def sends(settings: dict[str, object]) -> None:
     app = Celery("tls", set_as_current=False)
     app.conf.update(settings, broker_connection_retry=False)
     with app.connection_for_write() as connection:
-        connection.ensure_connection(max_retries=1, timeout=5)
+        connection.ensure_connection(max_retries=1, timeout=60)
         app.send_task("a.task", queue="over-tls", connection=connection, retry=False)
 
 

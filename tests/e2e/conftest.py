@@ -27,7 +27,7 @@ class Groundspeed:
 
     data: Path
 
-    def run(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "groundspeed.cli", *arguments, "--data", str(self.data)]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=self.env)
 
@@ -49,7 +49,7 @@ class Groundspeed:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 try:
-                    process.wait(60)
+                    process.wait(120)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()

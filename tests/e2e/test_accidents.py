@@ -43,13 +43,13 @@ def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verd
     assert (groundspeed.query(RUNS), found(groundspeed.findings("counted"))) == (results, table)
 
     with groundspeed.running("up", "--port", "0"):
-        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 60)
+        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 240)
         pushed = project.commit(7)
         verdict = """
             select regression.kind from regression join revision on revision.id = regression.after_revision_id
             where revision.sha = ?
         """
-        seen = groundspeed.wait("the pushed commit's verdict", lambda: groundspeed.query(verdict, pushed), 120)
+        seen = groundspeed.wait("the pushed commit's verdict", lambda: groundspeed.query(verdict, pushed), 240)
     assert seen == [("regression",)]
 
 
@@ -60,11 +60,11 @@ def killed_in_the_middle(groundspeed: Groundspeed, demo: tuple[str, ...]) -> Non
             worker.send_signal(signal.SIGKILL)
         done = groundspeed.query(RUNS)[0][0]
         groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
-        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 60)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
         for service in groundspeed.children("groundspeed.service", "api"):
             service.send_signal(signal.SIGKILL)
         done = groundspeed.query(RUNS)[0][0]
         groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
-        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 60)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

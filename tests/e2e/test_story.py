@@ -87,7 +87,7 @@ def test_killed_on_the_way_the_answer_is_the_same(groundspeed: Groundspeed, make
 def pushed_is_measured(groundspeed: Groundspeed, make_example: ModuleType) -> None:
     repository = groundspeed.data / "example" / "tinygpt"
     with groundspeed.running("up", "--port", "0"):
-        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 60)
+        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 240)
         sha = make_example.append(repository, "Say what a run costs", "docs/cost.md", "Seconds and joules.\n")
         measured = """
             select count(distinct run.benchmark_id) from run join revision on revision.id = run.revision_id
@@ -120,17 +120,17 @@ def test_a_history_without_a_change_gives_an_empty_table(groundspeed: Groundspee
 
 def test_ctrl_c_leaves_no_process_behind(groundspeed: Groundspeed) -> None:
     with groundspeed.running("up", "--port", "0") as process:
-        groundspeed.wait("the worker", lambda: groundspeed.children("groundspeed.cli", "worker"), 60)
-        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 60)
+        groundspeed.wait("the worker", lambda: groundspeed.children("groundspeed.cli", "worker"), 240)
+        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 240)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     left: list[Any] = [p for p in groundspeed.children() if p.status() != psutil.STATUS_ZOMBIE]
     assert left == []
 
 
 def test_a_second_start_on_the_same_folder_is_refused_in_words(groundspeed: Groundspeed) -> None:
     with groundspeed.running("up", "--port", "0"):
-        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 60)
+        groundspeed.wait("the service", lambda: groundspeed.children("groundspeed.service", "api"), 240)
         second = groundspeed.run("up", "--port", "0")
     assert second.returncode == 2
     assert "already runs" in second.stderr

@@ -24,8 +24,8 @@ def folder(path: Path, age_s: float) -> Path:
 
 def test_the_longest_unused_go_and_the_young_stay(tmp_path: Path) -> None:
     for i in range(12):
-        folder(tmp_path / "stages" / f"s{i:02d}", 7200 + i)
-        folder(tmp_path / "compile" / "project" / f"c{i:02d}", 7200 + i)
+        folder(tmp_path / "stages" / f"s{i:02d}", 7200 + 60 * i)
+        folder(tmp_path / "compile" / "project" / f"c{i:02d}", 7200 + 60 * i)
     young = [folder(tmp_path / "stages" / f"young{i}", 5) for i in range(9)]
     assert caches.tidy(tmp_path, 5) == 12 + 7
     assert sorted((tmp_path / "stages").iterdir()) == sorted(young)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from groundspeed.service.formats import asv, prepared
+from groundspeed.service.formats import asv, plain, prepared
 from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared
+from groundspeed.service.formats.times import parse_time
 
 COLUMNS = [
     "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
@@ -25,7 +28,7 @@ STATISTICS = [
     [1, 2, 3, 4],
     [5] * 4,
 ]
-USUAL = {
+USUAL: dict[str, list[Any]] = {
     "time_grid": [[1.0, 2.0, 3.0, 4.0], PARAMS, "v1", 1700000000123, 0.5, *STATISTICS],
     "time_whole_second": [[0.25], [], "v2", 1700000000000, None, [0.2], [0.3], [0.2], [0.3], [7], [10]],
     "time_undated": [[0.25], None, "v2", None, True, [0.2], [0.3], [0.2], [0.3], [7], [10], None],
@@ -100,6 +103,17 @@ def test_what_another_process_sends_is_the_same(tmp_path: Path) -> None:
         assert blocks[0] == blocks[1]
         grids = [[as_one(item) for item in items if isinstance(item, Prepared)] for items in (there, here)]
         assert grids[0] == grids[1]
+
+
+def test_moments_are_those_that_are_read_one_by_one() -> None:
+    random = Random(1)
+    near = [x + d for x in (1e9, 4102444800.0, 4102444800e3, 1e12, 1e15, 1e18, 1e20) for d in (-1, -1e-6, 0, 0.5, 1e-6)]
+    given = [None, 0, -1, 0.0, math.nan, math.inf, 10**400, -(10**400), 2**63, 1700000000, 1700000000123, *near]
+    given += [random.uniform(0, 4.2e9) for _ in range(500)] + [random.uniform(1e9, 4.2e12) for _ in range(500)]
+    given += [random.randrange(10**9, 10**13) + random.choice((0.0005, 0.0015, 0.25)) for _ in range(500)]
+    alone = [moment.isoformat(" ", "microseconds") if moment else "" for moment in map(parse_time, given)]
+    assert plain._texts(given) == alone
+    assert plain._texts(given[7:]) == alone[7:]
 
 
 @pytest.mark.parametrize("change", [{"version": "v9"}, {"params": [["'a'", "'c'"], ["1", "2"]]}], ids=str)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from operator import itemgetter
@@ -17,18 +17,24 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from groundspeed.service.formats.asv import STATISTICS
 from groundspeed.service.formats.digests import digest
 from groundspeed.service.formats.records import Grid, Metric, Origin, Scalar, Where
-from groundspeed.service.formats.times import parse_time
 
 _COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{key}" for key in STATISTICS))
 _FLOATS = {float}
-_INTEGERS = {int}
 _LISTS = {list}
+_KINDS = (*[float] * 5, int, int)
+"""Of the values and the six statistics."""
 _TIMES = {int, float, type(None)}
 _MOST = 2**31
+_NO_TIME = 1e20
+_SCALES = (1.0, 1e3, 1e6, 1e9)
+_EARLIEST_S, _LATEST_S = 0.0, 4102444800.0
+"""As :func:`parse_time` has them."""
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +114,7 @@ class Collector:
     shapes: Shapes
     _origin: Origin = field(default_factory=lambda: Origin(""))
     _taken: list[Entry] = field(default_factory=list)
+    _columns: list[list[Any]] = field(default_factory=list)
 
     def take(self, results: Mapping[str, Any], columns: Sequence[str], origin: Origin) -> Mapping[str, Any]:
         """Takes what is usual and of a known shape among the entries of a file; returns the others."""
@@ -117,7 +124,7 @@ class Collector:
         chosen = itemgetter(*map(columns.index, _COLUMNS))
         samples = columns.index("samples") if "samples" in columns else len(columns)
         entries = [self._entry(name, row, chosen, samples) for name, row in results.items()]
-        self._taken = _usual([entry for entry in entries if entry is not None])
+        self._taken, self._columns = _usual([entry for entry in entries if entry is not None])
         taken = {entry[0].benchmark for entry in self._taken}
         return {name: row for name, row in results.items() if name not in taken}
 
@@ -126,70 +133,95 @@ class Collector:
         if type(row) is not list or (len(row) > samples and row[samples] is not None):
             return None
         try:
-            result, params, version, started, duration, *statistics = chosen(row)
+            result, params, version, started, duration, ci_a, ci_b, q25, q75, number, repeated = chosen(row)
         except IndexError:
             return None
         for given, size, shape in self.shapes.known.get(name, ()):
             if shape.version == version and given == (params or []):
-                columns = (result, *statistics)
+                columns = (result, ci_a, ci_b, q25, q75, number, repeated)
                 if set(map(type, columns)) != _LISTS or set(map(len, columns)) != {size} or type(started) not in _TIMES:
                     return None
-                return (shape, started, *columns, duration)
+                # Most of what is not usual has no number at some point, and is left out before the rest is looked at.
+                return (shape, started, *columns, duration) if set(map(type, result)) == _FLOATS else None
         return None
 
     def block(self, where: Where) -> Block | None:
         """All that was taken; None of nothing."""
         if not self._taken:
             return None
-        shapes, started, results, ci_a, ci_b, q25, q75, number, repeat, durations = zip(*self._taken, strict=True)
-        values = array("d", chain.from_iterable(results))
-        low, high = (np.fromiter(chain.from_iterable(column), np.float64, len(values)) for column in (q25, q75))
-        spreads = np.where(high > low, 0.5 * (high - low), 0.0)
-        spreads[~np.isfinite(spreads)] = 0.0
+        shapes, started, results, ci_a, ci_b, q25, q75, number, repeated, durations = zip(*self._taken, strict=True)
+        values, _, _, low, high, _, counts = self._columns
+        numbers = array("d", values)
         lengths = list(map(len, results))
-        starts, digests = _named(shapes, started, values, lengths)
-        statistics = zip(ci_a, ci_b, q25, q75, number, repeat, strict=True)
+        starts, digests = _named(shapes, started, numbers, lengths)
+        statistics = zip(ci_a, ci_b, q25, q75, number, repeated, strict=True)
         return Block(
-            self._origin, where, shapes, lengths, digests, [_facts(*one) for one in statistics], starts,
-            list(map(_duration, durations)), values.tolist(), spreads.tolist(), list(chain.from_iterable(repeat)),
+            self._origin, where, shapes, lengths, digests, _facts(statistics), starts, list(map(_duration, durations)),
+            numbers, _spreads(np.array(low, np.float64), np.array(high, np.float64)), array("q", counts),
         )  # fmt: skip
 
 
-def _usual(entries: list[Entry]) -> list[Entry]:
-    """Those of which every point has a finite number and all statistics: halves of a list in which some have not are
-    looked at by themselves.
-    """
-    if not entries or _are_usual(entries):
-        return entries
-    half = len(entries) // 2
-    return _usual(entries[:half]) + _usual(entries[half:]) if half else []
+def _usual(entries: list[Entry]) -> tuple[list[Entry], list[list[Any]]]:
+    """Those of which every point has a finite number and all statistics, and the columns of these for all of them."""
+    while entries:
+        columns = [list(chain.from_iterable(column)) for column in list(zip(*entries, strict=True))[2:9]]
+        if all(map(_is_usual, columns, _KINDS)):
+            return entries, columns
+        usual = [entry for entry in entries if all(map(_is_usual, entry[2:9], _KINDS))]
+        if len(usual) == len(entries):  # a sum of all was no number, those of each are
+            return entries, columns
+        entries = usual
+    return [], []
 
 
-def _are_usual(entries: list[Entry]) -> bool:
-    """Checked by sets of types, at the speed of C."""
-    columns = [list(chain.from_iterable(column)) for column in list(zip(*entries, strict=True))[2:9]]
-    for column in columns[:5]:
-        if set(map(type, column)) != _FLOATS or not math.isfinite(sum(column)):
-            return False
-    return all(set(map(type, one)) == _INTEGERS and min(one) > 0 and max(one) < _MOST for one in columns[5:])
+def _is_usual(column: list[Any], kind: type) -> bool:
+    """Whether all are numbers as they should be: checked by the set of types, at the speed of C."""
+    if set(map(type, column)) != {kind}:
+        return False
+    if kind is float:
+        return math.isfinite(sum(column))
+    return bool(min(column) > 0 and max(column) < _MOST)
+
+
+def _spreads(low: Floats, high: Floats) -> array[float]:
+    spreads = np.where(high > low, 0.5 * (high - low), 0.0)
+    spreads[~np.isfinite(spreads)] = 0.0
+    return array("d", spreads.tobytes())
 
 
 def _named(
     shapes: Sequence[Shape], started: Sequence[Any], values: array[float], lengths: Sequence[int]
 ) -> tuple[list[str], list[str]]:
     """When each grid began, as text, and its digest."""
-    starts, digests, at, raw = [], [], 0, memoryview(values).cast("B")
-    for shape, length, moment in zip(shapes, lengths, map(parse_time, started), strict=True):
-        start = moment.isoformat(" ", "microseconds") if moment else ""
+    starts, digests, at, raw = _texts(started), [], 0, memoryview(values).cast("B")
+    for shape, length, start in zip(shapes, lengths, starts, strict=True):
         end = at + 8 * length
-        starts.append(start)
         digests.append(digest(raw[at:end], "[]", start.replace(".000000", "") or "None", shape.version))
         at = end
     return starts, digests
 
 
-def _facts(*statistics: list[Any]) -> str:
-    return orjson.dumps({"stats": dict(zip(STATISTICS, statistics, strict=True))})[1:-1].decode()
+def _texts(started: Sequence[Any]) -> list[str]:
+    """Moments as texts in UTC, empty where there is none: what :func:`parse_time` makes of each, for all at once."""
+    try:
+        numbers = np.array(started, np.float64)
+    except OverflowError:  # an integer beyond all times
+        numbers = np.array([v if v is not None and abs(v) < _NO_TIME else math.nan for v in started], np.float64)
+    seconds = np.full(numbers.size, math.nan)
+    for scale in reversed(_SCALES):
+        scaled = numbers / scale
+        seconds = np.where((scaled > _EARLIEST_S) & (scaled < _LATEST_S), scaled, seconds)
+    known = np.isfinite(seconds)
+    part, whole = np.modf(np.where(known, seconds, 0.0))
+    micros = whole.astype(np.int64) * 1_000_000 + np.rint(part * 1e6).astype(np.int64)
+    texts = np.datetime_as_string(micros.astype("datetime64[us]")).tolist()
+    return [f"{t[:10]} {t[11:]}+00:00" if there else "" for t, there in zip(texts, known.tolist(), strict=True)]
+
+
+def _facts(statistics: Iterable[tuple[list[Any], ...]]) -> list[str]:
+    """Of each grid, JSON without its braces."""
+    text = orjson.dumps([{"stats": dict(zip(STATISTICS, one, strict=True))} for one in statistics]).decode()
+    return text[2:-2].split("},{")  # numbers alone: what divides grids is nowhere else
 
 
 def _duration(value: object) -> float:

@@ -171,6 +171,7 @@ def begin(tree: asv.Tree) -> None:
     _TREE, _SHAPES = tree, Shapes()
     _AXES_KEYS.clear()
     _SENT.clear()
+    _SHARED.clear()
 
 
 def _open(path: str) -> IO[bytes]:
@@ -218,6 +219,7 @@ class Sent:
 
 
 _SENT: dict[tuple[str, str, str], int] = {}
+_SHARED: dict[Shape, int] = {}
 
 
 def send_file(path: str, name: str) -> Sent:
@@ -226,10 +228,9 @@ def send_file(path: str, name: str) -> Sent:
     sent = Sent(os.getpid(), [], [], array("d"), array("d"), array("q"), refused)
     for item in found:
         if isinstance(item, Block):
-            nths = array("q", [_nth(sent, shape) for shape in item.shapes])
-            numbers = array("d", item.values), array("d", item.spreads), array("q", item.counts)
-            block = replace(item, shapes=(), values=numbers[0], spreads=numbers[1], counts=numbers[2])
-            sent.items.append((nths, block))
+            sent.items.append(
+                (array("q", [_nth_known(sent, shape) for shape in item.shapes]), replace(item, shapes=()))
+            )
             continue
         if not isinstance(item, Prepared):
             sent.items.append(item)
@@ -253,6 +254,14 @@ def _nth(sent: Sent, shape: Shape) -> int:
     if nth is None:
         nth = _SENT[key] = len(_SENT)
         sent.new.append(shape)
+    return nth
+
+
+def _nth_known(sent: Sent, shape: Shape) -> int:
+    """The same of a shape that the tree's files share."""
+    nth = _SHARED.get(shape)
+    if nth is None:
+        nth = _SHARED[shape] = _nth(sent, shape)
     return nth
 
 

@@ -1,7 +1,7 @@
 """Our collectives beside the numbers of nccl-tests on the same devices: its programs run, its tables read, ratios made.
 
 GS_NCCL_TESTS names the folder with all_reduce_perf and the others. Each runs with one thread a device as it does by
-default, once launched from the host and once captured as a graph, before and after ours.
+default, once launched from the host and once captured as a graph, in turns with ours.
 """
 
 from __future__ import annotations

@@ -178,14 +178,14 @@ def nccl(bench):
     perf = os.environ.get(collectives_beside.PERF)
     hand = bench.out / "nccl_by_hand.jsonl"
     if bench.runs and perf and not bench.small:
-        collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
+        for _ in range(plans.COLLECTIVE_PROCESSES):  # in turns, because processes of one build differ for a while
+            collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
+            bench.one_after_the_other("nccl", plans.collectives(world))
     else:
         others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
-    bench.one_after_the_other("nccl", plans.collectives(world))
-    if bench.runs and perf and not bench.small:
-        collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
+        bench.one_after_the_other("nccl", plans.collectives(world) * plans.COLLECTIVE_PROCESSES)
     reports = bench.reports("nccl")
     peers = {**collectives_beside.by_hand(hand), **collectives_beside.by_nccl_tests(bench.out / "nccl_tests.txt")}
     rows = collectives_beside.rows(reports, peers)
@@ -387,7 +387,7 @@ LINES = {one.__name__: one for one in (
     same, overhead, same_collectives, sensitivity, gemm, nccl, failures, more, attention, kernel, loader, scaling, faults,
     straggler, agree,
 )}  # fmt: skip
-WEIGHTS = {"same": 470, "overhead": 130, "same_collectives": 110, "sensitivity": 470, "gemm": 50, "nccl": 170, "failures": 60,
+WEIGHTS = {"same": 470, "overhead": 130, "same_collectives": 110, "sensitivity": 470, "gemm": 50, "nccl": 230, "failures": 60,
            "more": 410, "attention": 140, "kernel": 60, "loader": 40, "scaling": 100, "faults": 90, "straggler": 60,
            "agree": 90}  # fmt: skip
 """What each line wants of a short time, in seconds of one H200 (those over several: of two)."""

@@ -37,7 +37,7 @@ def serve(application: FastAPI, listener: socket.socket | None = None) -> Iterat
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         listener.close()
         application.state.db.close()
 

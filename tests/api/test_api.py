@@ -29,7 +29,10 @@ def world(database: Database, tmp_path: Path) -> Fleet:
 @pytest.fixture
 def api(world: Fleet, tmp_path: Path) -> Iterator[httpx.Client]:
     limits = {"max_body_bytes": 200_000, "max_artefact_bytes": 1000}
-    with serve(app(Database(world.db.url), tmp_path / "data", **limits)) as url, httpx.Client(base_url=url) as client:
+    with (
+        serve(app(Database(world.db.url), tmp_path / "data", **limits)) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
         yield client
 
 
@@ -38,7 +41,7 @@ def guarded(sqlite_database: Database, tmp_path: Path) -> Iterator[httpx.Client]
     """A service that could be reached from elsewhere: nobody is let in without a token."""
     with (
         serve(app(Database(sqlite_database.url), tmp_path / "data", host="0.0.0.0")) as url,
-        httpx.Client(base_url=url) as client,
+        httpx.Client(base_url=url, timeout=60) as client,
     ):
         yield client
 

@@ -52,7 +52,7 @@ def service(db: Database, folder: Path, **settings: Any) -> Iterator[Service]:
     listener = socket.create_server(("127.0.0.1", 0))
     here = f"http://127.0.0.1:{listener.getsockname()[1]}"
     application = web_server.app(Database(db.url), folder, host="0.0.0.0", public_url=here, **settings)
-    with web_server.serve(application, listener) as url, httpx.Client(timeout=20) as browser:
+    with web_server.serve(application, listener) as url, httpx.Client(timeout=60) as browser:
         yield Service(url, db, browser)
 
 
@@ -91,7 +91,7 @@ def oidc(_oidc: Service, provider: OidcProvider) -> Iterator[Service]:
     with _oidc.db.transaction() as session:
         for table in (SignedIn, SignInStart, SignInTry, Token, Account):
             session.execute(delete(table))
-    with httpx.Client(timeout=20) as browser:
+    with httpx.Client(timeout=60) as browser:
         yield Service(_oidc.url, _oidc.db, browser)
 
 
@@ -133,7 +133,7 @@ def test_secure_cookies_where_the_service_is_reached_by_https(
 ) -> None:
     settings = {**of(provider), "host": "0.0.0.0", "public_url": "https://perf.example.org"}
     with web_server.serve(web_server.app(Database(sqlite_database.url), tmp_path, **settings)) as url:
-        gone = httpx.get(url + "/sign-in/oidc")
+        gone = httpx.get(url + "/sign-in/oidc", timeout=60)
         cookie = gone.headers["set-cookie"]
         assert cookie.startswith("__Host-groundspeed-signing-in=")
         assert all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=lax", "Path=/"))
@@ -194,7 +194,7 @@ def test_a_public_client_needs_no_secret(provider: OidcProvider, sqlite_database
 def test_an_answer_counts_once_in_the_browser_that_began(oidc: Service, provider: OidcProvider) -> None:
     gone = oidc.get("/sign-in/oidc")
     answer = oidc.browser.get(gone.headers["location"]).headers["location"]
-    with httpx.Client() as other:
+    with httpx.Client(timeout=60) as other:
         assert other.get(answer).status_code == 403  # no cookie: another browser, perhaps lured there
     assert oidc.browser.get(answer).status_code == 403  # and the state is used up by that
     gone = oidc.get("/sign-in/oidc")
@@ -282,15 +282,15 @@ def test_a_persons_token_reaches_no_further_than_the_person(oidc: Service, provi
     secret = post(name="a", role="triager", days=3).json()["secret"]
     assert post(name="a", role="viewer").status_code == 409
     bearer = {"authorization": f"Bearer {secret}"}
-    seen = httpx.get(oidc.url + "/api/v1/account", headers=bearer).json()
+    seen = httpx.get(oidc.url + "/api/v1/account", headers=bearer, timeout=60).json()
     assert (seen["name"], seen["role"], seen["kind"], seen["tokens"]) == ("ada/a", "triager", "token", [])
-    assert httpx.post(oidc.url + "/api/v1/tokens", headers=bearer, json={"name": "b"}).status_code == 403
+    assert httpx.post(oidc.url + "/api/v1/tokens", headers=bearer, json={"name": "b"}, timeout=60).status_code == 403
     row = oidc.me()["tokens"][0]
     assert row["state"] == "in force"
     accounts.change(oidc.db, oidc.me()["account"]["id"], _times()[0], "x", role="viewer")
-    assert httpx.get(oidc.url + "/api/v1/account", headers=bearer).json()["role"] == "viewer"
+    assert httpx.get(oidc.url + "/api/v1/account", headers=bearer, timeout=60).json()["role"] == "viewer"
     assert oidc.browser.post(oidc.url + f"/account/tokens/{row['id']}/revoke", headers=own).status_code == 303
-    assert httpx.get(oidc.url + "/api/v1/account", headers=bearer).status_code == 401
+    assert httpx.get(oidc.url + "/api/v1/account", headers=bearer, timeout=60).status_code == 401
 
 
 def test_the_page_shows_a_new_tokens_secret_once(oidc: Service) -> None:
@@ -301,7 +301,7 @@ def test_the_page_shows_a_new_tokens_secret_once(oidc: Service) -> None:
     assert secret is not None
     assert made.headers["cache-control"] == "no-store"
     assert secret[0] not in oidc.get("/account").text
-    feed = httpx.get(oidc.url + "/api/v1/projects", auth=("anything", secret[0]))
+    feed = httpx.get(oidc.url + "/api/v1/projects", auth=("anything", secret[0]), timeout=60)
     assert feed.status_code == 200  # a reader of feeds knows nothing but a password
     again = oidc.browser.post(oidc.url + "/account/tokens", headers={"origin": oidc.url}, data={**form, "days": "x"})
     assert again.status_code == 422
@@ -343,6 +343,6 @@ def test_reading_can_be_open_while_changing_is_not(
 def test_without_an_account_only_whoever_sits_here_is_let_in(sqlite_database: Database, tmp_path: Path) -> None:
     """A service on loopback knows its neighbour; one that a proxy on this machine passes on does not."""
     with web_server.serve(web_server.app(Database(sqlite_database.url), tmp_path)) as url:
-        assert httpx.get(url + "/api/v1/account").json()["kind"] == "local"
+        assert httpx.get(url + "/api/v1/account", timeout=60).json()["kind"] == "local"
         for name in ("x-forwarded-for", "forwarded", "x-real-ip"):
-            assert httpx.get(url + "/api/v1/account", headers={name: "203.0.113.9"}).status_code == 401
+            assert httpx.get(url + "/api/v1/account", headers={name: "203.0.113.9"}, timeout=60).status_code == 401

@@ -120,9 +120,18 @@ def _settle(world: World, jobs: int, limit_s: float, outcome: Outcome) -> None:
         if states.total() >= jobs and not states["queued"] and not states["running"] and waiting is None:
             # What a worker had in its spool when its job was over may still be on its way.
             time.sleep(3)
+            while time.monotonic() < end and _unsent(world):
+                world.supervise()
+                time.sleep(0.5)
             return
         time.sleep(0.5)
     outcome.problems.append(f"after {limit_s:.0f} s of peace not everything has ended: {dict(states)} of {jobs}")
+
+
+def _unsent(world: World) -> int:
+    """Messages that are still to be sent."""
+    with world.database.read() as session:
+        return len(session.execute(select(t.Outbox.id).where(t.Outbox.sent_at.is_(None))).all())  # type: ignore[union-attr]
 
 
 def _compare(world: World, asked: list[str], outcome: Outcome) -> None:
@@ -144,7 +153,6 @@ def _compare(world: World, asked: list[str], outcome: Outcome) -> None:
         results = Counter(session.scalars(select(t.Result.run_id)))
         jobs = session.execute(select(t.Job.id, t.Job.state, t.Job.error)).all()
         outcome.attempts = Counter(session.scalars(select(t.Attempt.state)))
-        unsent = session.execute(select(t.Outbox.id).where(t.Outbox.sent_at.is_(None))).all()  # type: ignore[union-attr]
     got = Counter((sha, suite, key, replicate) for sha, suite, key, replicate, *_ in rows)
     outcome.jobs, outcome.accepted = len(jobs), len(rows)
     outcome.problems += [f"lost: {key}" for key in sorted(wanted - got.keys())[:10]]
@@ -160,8 +168,8 @@ def _compare(world: World, asked: list[str], outcome: Outcome) -> None:
             if not evidence.get("message"):
                 outcome.problems.append(f"run {run_id} is {how} without a word")
     outcome.problems += [f"job {i} is {state}: {error}" for i, state, error in jobs if state != "done"][:10]
-    if unsent:
-        outcome.problems.append(f"{len(unsent)} messages were never sent")
+    if unsent := _unsent(world):
+        outcome.problems.append(f"{unsent} messages were never sent")
 
 
 def main() -> int:

@@ -230,7 +230,7 @@ class World:
         def once() -> dict[str, object] | None:
             self.supervise()
             try:
-                reply = httpx.post(f"{self.service.url}/api/v1{path}", json=body, timeout=20)
+                reply = httpx.post(f"{self.service.url}/api/v1{path}", json=body, timeout=60)
             except httpx.TransportError:
                 return None
             if reply.status_code >= 500:
@@ -239,7 +239,7 @@ class World:
             answer: dict[str, object] = reply.json()
             return answer
 
-        found: dict[str, object] = until(once, 90, 0.3, f"an answer to {path}")
+        found: dict[str, object] = until(once, 240, 0.3, f"an answer to {path}")
         return found
 
     def end(self) -> None:

@@ -44,7 +44,7 @@ def test_a_slower_head_is_told_with_the_kernels_that_did_it(desk: Office, tmp_pa
     row = desk.rows(t.Verdict)[0]
     assert row.detail["kernels"]["state"] == "told"
     assert len(str(row.detail)) < 6000, "names of any length are kept short"
-    with serve(app(Database(desk.db.url), tmp_path / "pages")) as url, httpx.Client(base_url=url) as http:
+    with serve(app(Database(desk.db.url), tmp_path / "pages")) as url, httpx.Client(base_url=url, timeout=60) as http:
         looked_at_everywhere(http, pull.head_sha, desk.git.git("rev-parse", "main"))
 
 

@@ -18,7 +18,7 @@ def test_list_and_page_say_what_the_check_says(desk: Office, tmp_path: Path) -> 
     strange = desk.open(2, fork=True)
     desk.tell(strange)
     desk.settle()
-    with serve(app(Database(desk.db.url), tmp_path / "pages")) as url, httpx.Client(base_url=url) as http:
+    with serve(app(Database(desk.db.url), tmp_path / "pages")) as url, httpx.Client(base_url=url, timeout=60) as http:
         listed = http.get("/projects/toy/pulls")
         assert listed.status_code == 200
         assert "<script>alert" not in listed.text

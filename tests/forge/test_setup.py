@@ -51,14 +51,14 @@ def test_the_app_is_made_by_its_manifest_and_only_for_who_began(
         thread = threading.Thread(target=lambda: done.append(CliRunner().invoke(github.app, arguments)))
         thread.start()
         here = said.get(timeout=60)
-        page = httpx.get(here).text
+        page = httpx.get(here, timeout=60).text
         sent = json.loads(html.unescape(re.search(r"name=manifest value='([^']*)'", page)[1]))  # type: ignore[index]
         assert sent["hook_attributes"]["url"] == "https://speed.example/webhooks/github"
         assert sent["default_permissions"]["checks"] == "write"
         assert f"{fake.url}/organizations/octo/settings/apps/new?state=" in page
         state = re.search(r"state=([\w-]+)", page)[1]  # type: ignore[index]
-        assert httpx.get(f"{here}/created?code={CODE}&state=forged").status_code == 404
-        assert httpx.get(f"{sent['redirect_url']}?code={CODE}&state={state}").status_code == 200
+        assert httpx.get(f"{here}/created?code={CODE}&state=forged", timeout=60).status_code == 404
+        assert httpx.get(f"{sent['redirect_url']}?code={CODE}&state={state}", timeout=60).status_code == 200
         thread.join(60)
         assert fake.violations == []
     (result,) = done

@@ -51,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     demo_campaign.add(db)
     demo_pulls.add(db)
     demo_people.add(db)
-    with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=20) as http:
+    with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=60) as http:
         yield Site(db, url, demo, http)
     db.close()
 

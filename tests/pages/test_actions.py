@@ -27,7 +27,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     db = Database(f"sqlite:///{folder / 'demo.db'}")
     demo_data.create_tables(db)
     demo = demo_data.fill(db, demo_data.Shape(commits=40, machines=1, extra=0, keep_samples=False))
-    with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=20) as http:
+    with web_server.serve(web_server.app(db, folder)) as url, httpx.Client(base_url=url, timeout=60) as http:
         yield Site(db, url, demo, http)
     db.close()
 
@@ -104,7 +104,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, di
     secrets = {new.name: tokens.create(db, new, NOW) for new in news}
     with (
         web_server.serve(web_server.app(db, folder, host="0.0.0.0")) as url,
-        httpx.Client(base_url=url, timeout=20) as http,
+        httpx.Client(base_url=url, timeout=60) as http,
     ):
         yield Site(db, url, demo, http), secrets
     db.close()

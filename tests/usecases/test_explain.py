@@ -106,7 +106,7 @@ def test_a_name_of_several_series_lists_them(world: World) -> None:
 
 @pytest.fixture
 def api(world: World, tmp_path: Path) -> Iterator[httpx.Client]:
-    with serve(app(Database(world.db.url), tmp_path / "data")) as url, httpx.Client(base_url=url) as client:
+    with serve(app(Database(world.db.url), tmp_path / "data")) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 

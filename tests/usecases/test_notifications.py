@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,6 +35,7 @@ from groundspeed.service.usecases import ignoring, owning, regressions, several
 from groundspeed.service.usecases.analyse import analyse_dirty
 from groundspeed.service.usecases.notifications import channels, delivery, planning
 from groundspeed.service.usecases.views import findings
+from processes import free_port
 from repositories import GitRepo
 from world import NOW, World
 
@@ -135,16 +135,10 @@ class Letters:
 @pytest.fixture
 def mail() -> Iterator[tuple[Letters, str]]:
     letters = Letters()
-    controller = Controller(letters, hostname="127.0.0.1", port=free_port())
+    controller = Controller(letters, hostname="127.0.0.1", port=free_port(), ready_timeout=120.0)
     controller.start()
     yield letters, f"smtp://127.0.0.1:{controller.port}"
     controller.stop()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def channel(world: World, kind: str, target: str, **more: Any) -> int:
@@ -477,6 +471,13 @@ def test_the_feed_is_xml_whatever_commits_are_called(world: World) -> None:
     assert root.findtext(f"{name}updated") == entry.findtext(f"{name}updated")
 
 
+def all_sent() -> None:
+    """The threads that send have ended."""
+    for thread in [one for one in threading.enumerate() if one.name == "notifications"]:
+        thread.join(240)
+        assert not thread.is_alive()
+
+
 def test_the_control_worker_tells(world: World, posts: Posts, tmp_path: Path) -> None:
     """The task and the tick of the control worker, with its own thread for what is slow."""
     now = datetime.now(UTC)
@@ -487,11 +488,11 @@ def test_the_control_worker_tells(world: World, posts: Posts, tmp_path: Path) ->
     parts = make(Settings.load(data_dir=tmp_path, database_url=world.db.url))
     telling.tell(parts)
     telling.tick(parts, now)
-    for thread in [one for one in threading.enumerate() if one.name == "notifications"]:
-        thread.join(30)
+    all_sent()
     assert len(posts.received) == 1
     with world.db.transaction() as session:
         session.execute(update(Channel).values(enabled=False))
     telling.tick(parts, now + timedelta(days=91))
     assert world.all(Notification) == []
+    all_sent()
     parts.database.close()

@@ -255,7 +255,7 @@ def deliver(
         "X-Hub-Signature-256": sign(body, secret),
     }
     send = client.post if client is not None else httpx.post
-    return send(f"{url}/webhooks/github", content=body, headers=headers, timeout=30)
+    return send(f"{url}/webhooks/github", content=body, headers=headers, timeout=60)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -314,4 +314,4 @@ def serving(github: FakeGitHub | None = None) -> Iterator[FakeGitHub]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(60)

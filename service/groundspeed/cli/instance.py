@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import random
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from typing import Any
 from groundspeed.service.errors import Conflict, Invalid
 
 LOCK = "up.lock"
+QUIET_PORTS = range(20_000, 32_000)
+"""Linux gives none of these to programs that ask for any port: nobody takes one before the service listens on it."""
 
 
 @contextmanager
@@ -75,6 +79,13 @@ def _held(data_dir: Path) -> Conflict:
 
 def free_port(host: str, port: int) -> int:
     """``port`` if it can be listened on, a free one for 0. Raises Invalid when it is taken or not allowed."""
+    for one in [] if port else random.sample(QUIET_PORTS, 50):
+        with contextlib.suppress(Invalid):
+            return _probed(host, one)
+    return _probed(host, port)
+
+
+def _probed(host: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

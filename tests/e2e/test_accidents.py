@@ -38,7 +38,7 @@ def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verd
     jobs = groundspeed.query("select state, count(*) from job where reason = 'measure' group by state")
     assert jobs == [("done", len(shas))]
 
-    again = groundspeed.run(*demo, "--once", timeout_s=120)
+    again = groundspeed.run(*demo, "--once", timeout_s=240)
     assert again.returncode == 0, again.stderr
     assert (groundspeed.query(RUNS), found(groundspeed.findings("counted"))) == (results, table)
 

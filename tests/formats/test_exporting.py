@@ -75,7 +75,7 @@ def test_asv_publishes_the_same_from_what_came_back(sqlite_database: Database, t
         command = [sys.executable, "-m", "asv", "compare", shas[2], shas[20], "--machine", "box"]
         conf = (tmp_path / ("a" if tree == "before" else "b") / "asv.conf.json").read_text()
         (tmp_path / tree / "asv.conf.json").write_text(conf)
-        done = subprocess.run(command, cwd=tmp_path / tree, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path / tree, capture_output=True, text=True, check=False, timeout=250)
         (tmp_path / f"{tree}.txt").write_text(done.stdout)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text() != ""

@@ -191,7 +191,7 @@ def test_libraries_in_front_are_those_of_the_path_and_not_torchs_own(tmp_path, m
 def run(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-c", "from groundspeed.cli.main import main; main()", "doctor", *arguments],
-        capture_output=True, text=True, check=False, timeout=120, **options,
+        capture_output=True, text=True, check=False, timeout=250, **options,
     )  # fmt: skip
 
 

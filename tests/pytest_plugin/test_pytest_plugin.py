@@ -38,7 +38,7 @@ def session(folder: Path, *options: str) -> list[Record]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_it.py"]
     # the plugin is found by its entry point; what the session around this one was told does not count here
     around = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 1, done.stdout + done.stderr  # one test fails on purpose
     assert "groundspeed report out/r.jsonl" in done.stdout
     document = of_bytes("r.jsonl", (folder / "out/r.jsonl").read_bytes())
@@ -56,7 +56,7 @@ def test_benchmarks_timings_and_failures_are_recorded(tmp_path: Path) -> None:
     assert by_name["test_sum", "10"].metric.gate
     plain = by_name["test_plain", None]
     assert plain.value is not None
-    assert 0.02 <= plain.value < 2
+    assert 0.02 <= plain.value < 60
     assert not plain.metric.gate
     assert by_name["test_broken", None].outcome == "failed"
     assert "assert 1 == 2" in by_name["test_broken", None].reason

@@ -33,6 +33,7 @@ from sqlmodel import SQLModel
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
 
+_prctl = ctypes.CDLL(None).prctl
 ENGINES = ("sqlite", "postgresql")
 _START_S = 60.0
 _SETTINGS = {
@@ -175,7 +176,7 @@ def _plain(url: str) -> str:
 
 def _die_with_parent() -> None:
     """A test run that is killed takes its server along (PR_SET_PDEATHSIG is 1)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+    _prctl(1, signal.SIGQUIT)
 
 
 @pytest.fixture(scope="session")

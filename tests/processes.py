@@ -22,9 +22,13 @@ import pytest
 import redis
 
 
+_prctl = ctypes.CDLL(None).prctl
+"""Looked up here: between fork and exec a lock of the loader may be held for ever by a thread that is not there."""
+
+
 def die_with_parent() -> None:
     """A test run that is killed takes its processes along (PR_SET_PDEATHSIG is 1)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    _prctl(1, signal.SIGKILL)
 
 
 _held: list[int] = []

@@ -21,7 +21,6 @@ import httpx
 import pytest
 import redis
 
-
 _prctl = ctypes.CDLL(None).prctl
 """Looked up here: between fork and exec a lock of the loader may be held for ever by a thread that is not there."""
 

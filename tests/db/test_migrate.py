@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import StatementError
 from sqlmodel import SQLModel, select
@@ -39,6 +42,46 @@ def test_upgrade_makes_every_table_and_a_second_one_changes_nothing(empty: Datab
 
 def test_models_and_migrations_agree(database: Database) -> None:
     assert migrate.differences(database) == []
+
+
+def test_versions_are_those_of_the_migrations(tmp_path: Path) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate.FOLDER))
+    known = ScriptDirectory.from_config(config)
+    assert migrate.newest() == known.get_current_head()
+    assert migrate.versions() == {one.revision for one in known.walk_revisions()}
+
+
+def plain(script: str) -> list[tuple[list[str], list[str]]]:
+    """Each statement's lines, columns in their order; migrations put constraints in any."""
+    made = []
+    for statement in script.split(";\n"):
+        lines = [line.strip().rstrip(", ") for line in statement.splitlines()]
+        constraints = [line for line in lines if line.startswith(("CONSTRAINT", "FOREIGN", "UNIQUE"))]
+        made.append(([line for line in lines if line not in constraints], sorted(constraints)))
+    return sorted(made)
+
+
+def test_an_empty_file_is_given_what_the_migrations_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = migrate.SCRIPT.read_text("utf-8")
+    (version,) = re.findall(r"alembic_version \(version_num\) VALUES \('(\d+)'\)", kept)
+    one, other = (Database(f"sqlite:///{tmp_path}/{name}.db") for name in ("step-by-step", "at-once"))
+    migrate.upgrade(one, version)
+    wrong = f"{migrate.SCRIPT} differs: write what migrate.script says of a database that migrations made"
+    assert plain(migrate.script(one)) == plain(kept), wrong
+    migrate.upgrade(one)
+    migrate.upgrade(other)
+    assert plain(migrate.script(other)) == plain(migrate.script(one))
+
+    late = Database(f"sqlite:///{tmp_path}/late.db")  # a script that lacks the last migrations is no harm
+    before = Database(f"sqlite:///{tmp_path}/before.db")
+    migrate.upgrade(before, "0017")
+    (tmp_path / "old.sql").write_text(migrate.script(before))
+    monkeypatch.setattr(migrate, "SCRIPT", tmp_path / "old.sql")
+    migrate.upgrade(late)
+    assert plain(migrate.script(late)) == plain(migrate.script(one))
+    for db in (one, other, late, before):
+        db.close()
 
 
 def test_a_missing_column_is_a_difference(sqlite_database: Database) -> None:
@@ -102,13 +145,13 @@ def test_processes_that_start_together_upgrade_once(database_url: str) -> None:
 
 def test_an_upgrade_that_fails_half_way_leaves_nothing(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and version are one transaction, on SQLite too."""
-    original = migrate.command.upgrade
+    original = migrate._bring
 
-    def dies(config, to) -> None:
-        original(config, to)
+    def dies(connection, standing, to) -> None:
+        original(connection, standing, to)
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(migrate.command, "upgrade", dies)
+    monkeypatch.setattr(migrate, "_bring", dies)
     with pytest.raises(RuntimeError, match="power cut"):
         migrate.upgrade(empty)
     assert inspect(empty.engine).get_table_names() == []
@@ -191,5 +234,5 @@ def test_migrations_are_in_the_wheel(root: Path, tmp_path: Path) -> None:
     wheel = next(tmp_path.glob("*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
     folder = "groundspeed/service/db/migrations"
-    for path in migrate.FOLDER.rglob("*.py"):
+    for path in (*migrate.FOLDER.rglob("*.py"), migrate.SCRIPT):
         assert f"{folder}/{path.relative_to(migrate.FOLDER)}" in names

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import (
     JSON,
     Boolean,
+    Connection,
     DateTime,
     Float,
     Integer,
@@ -116,12 +117,12 @@ def test_references_still_hold_after_an_upgrade(old: Database) -> None:
 def test_a_migration_that_would_break_a_reference_is_rolled_back(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(config: Any, _to: str) -> None:
-        config.attributes["connection"].exec_driver_sql(
+    def breaks(connection: Connection, *_: object) -> None:
+        connection.exec_driver_sql(
             "INSERT INTO schedulefire (project_id, name, fired_at) VALUES (99, 'x', '2026-01-01')"
         )
 
-    monkeypatch.setattr(migrate.command, "upgrade", breaks)
+    monkeypatch.setattr(migrate, "_bring", breaks)
     with pytest.raises(RuntimeError, match="schedulefire that refers to nothing"):
         migrate.upgrade(sqlite_database)
     with sqlite_database.engine.connect() as connection:

@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
@@ -23,7 +18,14 @@ from sqlmodel import SQLModel
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Unavailable
 
+if TYPE_CHECKING:  # it takes a while to load, and only a database that is not current needs it
+    from alembic.config import Config
+
 FOLDER = Path(__file__).parent / "migrations"
+SCRIPT = FOLDER / "sqlite.sql"
+"""What migrations make of an empty SQLite file, which is made at once from this. Where it lacks the latest of them,
+they follow.
+"""
 Standing = Literal["empty", "older", "current"]
 
 _LOCK = 0x6773_6D69_6772
@@ -36,8 +38,31 @@ def upgrade(db: Database, to: str = "head") -> None:
     Raises ``Conflict`` when the database was written by a newer Groundspeed, ``Unavailable`` when it is not there.
     """
     with exclusively(db) as connection:
-        _standing(connection)
-        command.upgrade(_config(connection), to)
+        _bring(connection, _standing(connection), to)
+
+
+def _bring(connection: Connection, standing: Standing, to: str) -> None:
+    if to in {"head", newest()} and standing == "current":
+        return
+    if to == "head" and standing == "empty" and connection.dialect.name == "sqlite":
+        for statement in SCRIPT.read_text("utf-8").split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+        if _version(connection) == newest():
+            return
+    from alembic import command
+
+    command.upgrade(_config(connection), to)
+
+
+def script(db: Database) -> str:
+    """What makes this SQLite database's tables and indexes, empty, with its version."""
+    with db.engine.connect() as connection:
+        kept = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        ).scalars()
+        version = f"INSERT INTO alembic_version (version_num) VALUES ('{_version(connection)}')"  # noqa: S608 - our own
+        return "".join(f"{statement};\n" for statement in (*kept, version))
 
 
 def check(db: Database) -> Standing:
@@ -61,25 +86,31 @@ def require_current(db: Database) -> None:
 def version(db: Database) -> str | None:
     """The schema's version; None for a database without our tables."""
     with db.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _version(connection)
 
 
 def newest() -> str:
     """The schema's version that this code expects."""
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    return ScriptDirectory.from_config(config).get_current_head() or ""
+    return max(versions())
 
 
 def versions() -> set[str]:
-    """Every version of the schema that this code can upgrade from."""
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    return {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
+    """Every version of the schema that this code can upgrade from: the names of migrations' files begin with it."""
+    return {path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*_*.py")}
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
 
 
 def differences(db: Database) -> list[object]:
     """What the models say and the database does not; empty when they agree."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
     with db.engine.connect() as connection:
         options = {"compare_type": True, "include_object": _is_ours}
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), SQLModel.metadata))
@@ -90,9 +121,7 @@ def _is_ours(_item: object, name: str | None, kind: str, reflected: bool, _compa
 
 
 def _standing(connection: Connection) -> Standing:
-    found = MigrationContext.configure(connection).get_current_revision()
-    script = ScriptDirectory.from_config(_config(connection))
-    known = {revision.revision for revision in script.walk_revisions()}
+    found = _version(connection)
     if found is None:
         if "project" in inspect(connection).get_table_names():
             raise Conflict(
@@ -100,13 +129,13 @@ def _standing(connection: Connection) -> Standing:
                 "Name another database, or restore a backup that `groundspeed db backup` made.",
             )
         return "empty"
-    if found not in known:
+    if found not in versions():
         raise Conflict(
             f"The database {_shown_url(connection)} (version {found}) was written by a newer Groundspeed; "
-            f"this one knows versions up to {script.get_current_head()}.",
+            f"this one knows versions up to {newest()}.",
             "Install the newer Groundspeed again, or restore the backup that was made before the upgrade.",
         )
-    return "current" if found == script.get_current_head() else "older"
+    return "current" if found == newest() else "older"
 
 
 @contextmanager
@@ -144,6 +173,8 @@ def _exclusive_sqlite(connection: Connection) -> Iterator[None]:
 
 
 def _config(connection: Connection) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("the same every time", derandomize=True)
-settings.register_profile("other examples")
+AT_ANY_PACE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+"""How long an example takes says how busy the machine is, and nothing of what is tested."""
+settings.register_profile("the same every time", derandomize=True, **AT_ANY_PACE)
+settings.register_profile("other examples", **AT_ANY_PACE)
 settings.load_profile("other examples" if os.environ.get("GROUNDSPEED_TEST_RANDOM") else "the same every time")
 """Whether a change passes must not hang on luck; `make test-long` looks for new examples."""
 

@@ -35,7 +35,7 @@ from groundspeed.service.db.engine import Database
 
 _prctl = ctypes.CDLL(None).prctl
 ENGINES = ("sqlite", "postgresql")
-_START_S = 60.0
+_START_S = 180.0
 _SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,13 +42,24 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 @lru_cache(maxsize=1)
 def chromium() -> str | None:
     """The path of a Chromium; installs Debian's when there is none and this is root."""
-    found = os.environ.get("GROUNDSPEED_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]):
-            subprocess.run(["apt-get", "-qq", *command], env=env, check=False, capture_output=True, timeout=280)
-        found = shutil.which("chromium")
+        with Path(tempfile.gettempdir(), "groundspeed-test-chromium.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes want it; apt-get refuses all but one
+            found = _installed() or _install()
     return found
+
+
+def _installed() -> str | None:
+    return os.environ.get("GROUNDSPEED_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def _install() -> str | None:
+    apt = ["apt-get", "-qq", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=120"]
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core"]):
+        subprocess.run([*apt, *command], env=env, check=False, capture_output=True, timeout=280)
+    return shutil.which("chromium")
 
 
 @pytest.fixture(scope="session")

@@ -33,10 +33,21 @@ class Missing(Exception):
     """The description cannot be had; the text says why."""
 
 
-@cache
 def description() -> Description:
-    """The description; raises :class:`Missing`."""
-    return Description(json.loads(_file().read_text(encoding="utf-8")))
+    """The description; raises :class:`Missing`. The first call in a process may take as long as a download."""
+    found = _found()
+    if isinstance(found, str):
+        raise Missing(found)
+    return found
+
+
+@cache
+def _found() -> Description | str:
+    """The description, or why there is none: that is asked once."""
+    try:
+        return Description(json.loads(_file().read_text(encoding="utf-8")))
+    except Missing as missing:
+        return str(missing)
 
 
 def _file() -> Path:

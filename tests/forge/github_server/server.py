@@ -4,6 +4,7 @@ rate limits, pages, ETags, failures on demand, and every request held against Gi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -304,6 +305,8 @@ class _Server(ThreadingHTTPServer):
 def serving(github: FakeGitHub | None = None) -> Iterator[FakeGitHub]:
     """A fake GitHub on a free port; ``url`` is its API's address."""
     fake = github or FakeGitHub()
+    with contextlib.suppress(openapi.Missing):
+        openapi.description()  # fetched now: a request must not wait for it
     handler: Callable[..., BaseHTTPRequestHandler] = type("Handler", (_Handler,), {"github": fake})
     server = _Server(("127.0.0.1", 0), handler)
     fake.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +32,25 @@ def die_with_parent() -> None:
     _prctl(1, signal.SIGKILL)
 
 
-_held: list[int] = []
-"""Open files: their locks keep the ports for this process as long as it lives."""
+@cache
+def _ports() -> tuple[int, set[int]]:
+    """The file in which each test process locks the bytes of its ports, and those of this one."""
+    path = Path(tempfile.gettempdir()) / f"groundspeed-test-ports-{os.getuid()}"
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), set()
 
 
 def free_port() -> int:
     """A port for a server that is started later. Below those that the kernel gives to whoever asks for any, and locked
     against other test processes: nobody takes it meanwhile, nor while its server is down.
     """
-    folder = Path(tempfile.gettempdir()) / "groundspeed-test-ports"
-    folder.mkdir(mode=0o777, exist_ok=True)
-    for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):
-        lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            os.close(lock)
-            continue
-        _held.append(lock)
-        return port
+    file, ours = _ports()
+    for port in random.SystemRandom().sample(range(12_000, 19_000), 1000):
+        with contextlib.suppress(OSError):
+            if port not in ours:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+                ours.add(port)
+                socket.create_server(("127.0.0.1", port)).close()
+                return port
     raise AssertionError("of a thousand ports none is free")
 
 

@@ -115,8 +115,7 @@ def server(http: httpx.Client, path: str, pid: int) -> Served:
         reply = http.get(path)
         times.append((time.perf_counter() - start) * 1e3)
     spent = (spent_ms(pid) - before) / TURNS
-    sent = int(reply.headers.get("content-length", len(reply.content)))
-    return Served(statistics.median(times), min(times), spent, sent)
+    return Served(statistics.median(times), min(times), spent, reply.num_bytes_downloaded)
 
 
 def page(browser: Browser, url: str, ready: str, least: int = 1) -> Shown:

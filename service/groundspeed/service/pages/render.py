@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,6 +20,8 @@ ROWS = 150
 """Rows of a table on a page; the CSV holds all."""
 POINTS = 50
 """Rows of points below a graph, all of its series together; each has a link to older ones."""
+_PAUSE = "\0"
+"""What a template writes where its head ends; no text that is kept has this character."""
 
 
 @lru_cache(maxsize=1)
@@ -54,6 +56,8 @@ def environment() -> Environment:
     )
     env.globals.update(
         verdict_class=formats.verdict_class,
+        name_of=small.series_name,
+        link_of=small.series_link,
         sparkline=small.sparkline,
         effect_bar=small.effect_bar,
         strip=small.strip,
@@ -70,6 +74,8 @@ def environment() -> Environment:
         POINTS=POINTS,
         static=False,
         me=None,
+        whole=None,
+        pause="",
     )
     return env
 
@@ -78,6 +84,17 @@ def render(template: str, model: View, *, path: str, theme: str = "auto", **more
     """The page of ``model``. ``path`` is the address that it stands at, without the query."""
     chosen = theme if theme in THEMES else "auto"
     return environment().get_template(template).render(view=model, path=path, theme=chosen, **more)
+
+
+def in_parts(
+    template: str, head: View, whole: Callable[[], View], *, path: str, theme: str = "auto", **more: Any
+) -> Iterator[str]:
+    """The same page in two parts: what stands before its ``pause``, from ``head`` alone, and all that follows."""
+    chosen = theme if theme in THEMES else "auto"
+    given = {"view": head, "whole": whole, "pause": _PAUSE, "path": path, "theme": chosen, **more}
+    pieces = environment().get_template(template).generate(given)
+    yield "".join(iter(pieces.__next__, _PAUSE))
+    yield "".join(pieces)
 
 
 def with_query(query: Mapping[str, str], **changes: str | int | None) -> str:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from groundspeed.service.api import reference
 from groundspeed.service.api.access import PrincipalDep, needs
-from groundspeed.service.api.routes.loaders import Db, load_graph
+from groundspeed.service.api.routes.loaders import Db, InParts, load_graph
 from groundspeed.service.api.routes.reach import project_of_path, within
 from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
 from groundspeed.service.errors import NotFound
-from groundspeed.service.pages import actions, campaigns, channels, feed, people, render, svg
+from groundspeed.service.pages import actions, campaigns, channels, feed, people, render, streamed, svg
 from groundspeed.service.pages.routing import HEADERS, PageRoute, page
 from groundspeed.service.usecases.views import findings
 from groundspeed.service.wire.views import Graph, View
@@ -22,8 +22,19 @@ _ONE_YEAR = 31_536_000
 
 
 def _endpoint(view: ViewRoute) -> Callable[..., Response]:
+    if view.in_parts is not None:
+        return _endpoint_in_parts(view, view.in_parts)
+
     def endpoint(request: Request, who: PrincipalDep, model: View = Depends(view.load)) -> Response:  # noqa: B008 - how FastAPI is told
         return with_etag(request, page(request, view.template, within(who, model)))
+
+    return endpoint
+
+
+def _endpoint_in_parts(view: ViewRoute, load: Callable[..., InParts]) -> Callable[..., Response]:
+    def endpoint(request: Request, who: PrincipalDep, parts: InParts = Depends(load)) -> Response:  # noqa: B008 - how FastAPI is told
+        within(who, parts.head)
+        return streamed.page(request, view.template, parts)
 
     return endpoint
 

@@ -39,12 +39,16 @@ class Problem(View):
 def page(request: Request, template: str, model: View, status: int = 200) -> Response:
     """The page of a model, with its headers."""
     theme = request.cookies.get("theme", "auto")
-    text = render.render(template, model, path=request.url.path, theme=theme, me=_me(request))
+    text = render.render(template, model, path=request.url.path, theme=theme, me=me(request))
+    return HTMLResponse(text, status_code=status, headers=page_headers())
+
+
+def page_headers() -> dict[str, str]:
     policy = CONTENT_SECURITY_POLICY.format(style=render.assets().style_source())
-    return HTMLResponse(text, status_code=status, headers={**HEADERS, "Content-Security-Policy": policy})
+    return {**HEADERS, "Content-Security-Policy": policy}
 
 
-def _me(request: Request) -> dict[str, str] | None:
+def me(request: Request) -> dict[str, str] | None:
     """Who is signed in, or that one could be; None where accounts have no meaning."""
     if not getattr(request.app.state, "providers", None):
         return None

@@ -6,9 +6,23 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from groundspeed.service.pages.formats import digits, scale_of
+from groundspeed.service.pages.formats import digits, params, scale_of
 from groundspeed.service.pages.svg import Scale, markup, number, ticks
 from groundspeed.service.wire import views as v
+
+
+def series_name(series: v.SeriesRef, hardware: bool = True) -> Markup:
+    """A series by its parts. Made here and not by a template: some pages have thousands."""
+    more = f' <span class="params">{escape(params(series.params))}</span>' if series.params else ""
+    if hardware and series.hardware:
+        more += f' <span class="hardware">{escape(series.hardware)}</span>'
+    name = f'<b>{escape(series.suite)}</b> <span class="metric">{escape(series.metric)}</span>'
+    return markup(f'<span class="series-name">{name}{more}</span>')
+
+
+def series_link(slug: str, series: v.SeriesRef, hardware: bool = True) -> Markup:
+    name = series_name(series, hardware)
+    return markup(f'<a class="series-link" href="/projects/{escape(slug)}/series/{series.id}">{name}</a>')
 
 
 def sparkline(spark: v.Spark, width: int = 180, height: int = 36) -> Markup:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
@@ -99,6 +101,34 @@ def load_series(
     part: Part,
 ) -> v.Graph:
     return graph.graph(db, slug, replace(part, series=(small_id(series_id),)), echo(request))
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """A page's head, which is known at once and says that there is such a page, and how all of it is loaded."""
+
+    head: v.View
+    whole: Callable[[], v.View]
+
+
+def load_graph_in_parts(
+    request: Request,
+    db: Db,
+    slug: str,
+    series: Annotated[str, Query(max_length=600)],
+    part: Part,
+) -> InParts:
+    query, asked = replace(part, series=series_ids(series)), echo(request)
+    return InParts(graph.head(db, slug, query, asked), partial(graph.graph, db, slug, query, asked))
+
+
+def load_series_in_parts(request: Request, db: Db, slug: str, series_id: int, part: Part) -> InParts:
+    query, asked = replace(part, series=(small_id(series_id),)), echo(request)
+    return InParts(graph.head(db, slug, query, asked), partial(graph.graph, db, slug, query, asked))
+
+
+def load_revision_in_parts(db: Db, slug: str, sha: str) -> InParts:
+    return InParts(revision.head(db, slug, sha), partial(revision.revision_page, db, slug, sha))
 
 
 def load_regressions(

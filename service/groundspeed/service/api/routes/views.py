@@ -31,19 +31,35 @@ class ViewRoute:
     page: str = ""
     role: str = "viewer"
     """Who may see it."""
+    in_parts: Callable[..., loaders.InParts] | None = None
+    """For pages that take long: how their head is loaded before the rest."""
 
 
 VIEWS: tuple[ViewRoute, ...] = (
     ViewRoute("/projects", loaders.load_projects, v.ProjectList, "projects.html", "/"),
     ViewRoute("/projects/{slug}", loaders.load_overview, v.Overview, "overview.html"),
     ViewRoute("/projects/{slug}/benchmarks", loaders.load_grid, v.Grid, "grid.html"),
-    ViewRoute("/projects/{slug}/graph", loaders.load_graph, v.Graph, "graph.html"),
-    ViewRoute("/projects/{slug}/series/{series_id}", loaders.load_series, v.Graph, "graph.html"),
+    ViewRoute(
+        "/projects/{slug}/graph", loaders.load_graph, v.Graph, "graph.html", in_parts=loaders.load_graph_in_parts
+    ),
+    ViewRoute(
+        "/projects/{slug}/series/{series_id}",
+        loaders.load_series,
+        v.Graph,
+        "graph.html",
+        in_parts=loaders.load_series_in_parts,
+    ),
     ViewRoute("/projects/{slug}/regressions", loaders.load_regressions, v.RegressionList, "regressions.html"),
     ViewRoute(
         "/projects/{slug}/regressions/{regression_id}", loaders.load_regression, v.RegressionDetail, "regression.html"
     ),
-    ViewRoute("/projects/{slug}/commits/{sha}", loaders.load_revision, v.RevisionPage, "commit.html"),
+    ViewRoute(
+        "/projects/{slug}/commits/{sha}",
+        loaders.load_revision,
+        v.RevisionPage,
+        "commit.html",
+        in_parts=loaders.load_revision_in_parts,
+    ),
     ViewRoute("/projects/{slug}/compare", loaders.load_compare, v.Compare, "compare.html"),
     ViewRoute("/projects/{slug}/runs", loaders.load_project_activity, v.Activity, "activity.html"),
     ViewRoute("/runs", loaders.load_activity, v.Activity, "activity.html"),

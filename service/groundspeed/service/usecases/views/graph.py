@@ -52,10 +52,24 @@ class GraphQuery:
         return min(POINTS, max(FEWEST, ALTOGETHER // max(1, len(self.series))))
 
 
-def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | None = None) -> v.Graph:
-    """Raises NotFound for a series that is not this project's, Invalid for too many."""
+def head(db: Database, slug: str, query: GraphQuery, echo: dict[str, str]) -> v.GraphHead:
+    """What the page of :func:`graph` begins with; raises as that does."""
+    _check(query)
+    with db.read() as session:
+        project = refs.project_row(session, slug)
+        rows = series_of(session, project.id, reads_series.followed(session, query.series))
+        named = tuple(v.Named(series=refs.series_ref(row)) for row in rows)
+        return v.GraphHead(project=refs.project_ref(project), series=named, query=echo)
+
+
+def _check(query: GraphQuery) -> None:
     if len(query.series) > MAX_SERIES:
         raise Invalid(f"A graph shows {MAX_SERIES} series at most.", "Leave some of them out.")
+
+
+def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | None = None) -> v.Graph:
+    """Raises NotFound for a series that is not this project's, Invalid for too many."""
+    _check(query)
     with db.read() as session:
         project = refs.project_row(session, slug)
         query = replace(query, series=tuple(reads_series.followed(session, query.series)))

@@ -13,6 +13,9 @@ from groundspeed.service.db import reads
 from groundspeed.service.errors import NotFound
 from groundspeed.service.wire import views as v
 
+_SERIES_COLUMNS = 17
+"""Of ``reads_series.series_select``; some queries add others behind them."""
+
 
 def finite(value: float | None) -> float | None:
     """None in place of NaN and infinities: JSON has no word for them."""
@@ -49,21 +52,24 @@ def environment_ref(row: Any) -> v.EnvironmentRef:
 
 
 def series_ref(row: Any) -> v.SeriesRef:
-    """From a row of ``reads_series.series_select``."""
+    """From a row of ``reads_series.series_select``, taken apart in one go: pages have thousands of them."""
+    (id_, _, _, _, metric, unit, direction, kind, gate, params, noise, _, suite, plugin, version, target, hardware) = (
+        row[:_SERIES_COLUMNS]
+    )
     return v.SeriesRef(
-        id=row.id,
-        suite=row.suite,
-        benchmark=row.plugin,
-        version=row.version,
-        target=row.target,
-        metric=row.metric,
-        unit=row.unit,
-        direction=row.direction,
-        kind=row.kind,
-        gate=row.gate,
-        params=row.params,
-        hardware=row.hardware,
-        noise=finite(row.noise),
+        id=id_,
+        suite=suite,
+        benchmark=plugin,
+        version=version,
+        target=target,
+        metric=metric,
+        unit=unit,
+        direction=direction,
+        kind=kind,
+        gate=gate,
+        params=params,
+        hardware=hardware,
+        noise=finite(noise),
     )
 
 

@@ -20,13 +20,27 @@ LOOK_BACK = (1, 5, 30)
 """How many commits back a value to stand beside is looked for, each time for the series that still have none."""
 
 
+def head(db: Database, slug: str, sha: str) -> v.RevisionHead:
+    """What the page begins with; raises as :func:`revision_page` does."""
+    with db.read() as session:
+        project, found = _named(session, slug, sha)
+        before, after = _neighbours(session, project.id, found)
+        revision = refs.revision_ref(found)
+        return v.RevisionHead(project=refs.project_ref(project), revision=revision, previous=before, next=after)
+
+
+def _named(session: Session, slug: str, sha: str) -> tuple[Any, Any]:
+    project = refs.project_row(session, slug)
+    found = reads.revision_by_sha(session, project.id, sha)
+    if found is None:
+        raise NotFound(f"There is no single commit {sha!r} in {project.name}.", "Give more of its hash.")
+    return project, found
+
+
 def revision_page(db: Database, slug: str, sha: str) -> v.RevisionPage:
     """Raises NotFound when ``sha`` names no commit, or more than one."""
     with db.read() as session:
-        project = refs.project_row(session, slug)
-        found = reads.revision_by_sha(session, project.id, sha)
-        if found is None:
-            raise NotFound(f"There is no single commit {sha!r} in {project.name}.", "Give more of its hash.")
+        project, found = _named(session, slug, sha)
         near = _neighbours(session, project.id, found)
         changes = reads.changes_at_revision(session, found.id or 0)
         series = {row.id: row for row in reads_series.series_rows(session, [c.series_id for c in changes])}

@@ -137,6 +137,18 @@ class Graph(View):
     query: dict[str, str]
 
 
+class Named(View):
+    series: SeriesRef
+
+
+class GraphHead(View):
+    """What a graph's page begins with, known long before its points."""
+
+    project: ProjectRef
+    series: tuple[Named, ...]
+    query: dict[str, str]
+
+
 class SampleCloud(View):
     """Raw samples of one series as columns."""
 

@@ -69,6 +69,15 @@ class RevisionPage(View):
     """What people wrote at it; graphs show them."""
 
 
+class RevisionHead(View):
+    """What a commit's page begins with, known before its results."""
+
+    project: ProjectRef
+    revision: RevisionRef
+    previous: RevisionRef | None
+    next: RevisionRef | None
+
+
 class ArtefactView(View):
     id: int
     attempt: str

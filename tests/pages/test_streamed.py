@@ -1,0 +1,89 @@
+"""Pages whose head is sent before the rest is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from groundspeed.service.api.routes.views import VIEWS, ViewRoute
+from groundspeed.service.errors import Unavailable
+from groundspeed.service.pages import render, streamed
+from groundspeed.service.usecases.views import revision
+from groundspeed.service.wire import views as v
+from page_addresses import addresses
+
+from .conftest import Site
+
+IN_PARTS = [view for view in VIEWS if view.in_parts is not None]
+
+
+def test_the_head_is_made_before_anything_else_is_read(site: Site) -> None:
+    sha, read = site.demo.shas[-5], list[str]()
+    path = f"/projects/{site.demo.slug}/commits/{sha}"
+
+    def whole() -> v.View:
+        read.append(sha)
+        return revision.revision_page(site.db, site.demo.slug, sha)
+
+    texts = render.in_parts("commit.html", revision.head(site.db, site.demo.slug, sha), whole, path=path)
+    first = next(texts)
+    assert ("<h1>" in first, "Results" in first, read) == (True, False, [])
+    assert first + "".join(texts) == render.render("commit.html", whole(), path=path)
+
+
+@pytest.mark.parametrize("view", IN_PARTS, ids=lambda view: view.path)
+def test_it_is_sent_in_parts_packed_or_not(site: Site, view: ViewRoute) -> None:
+    """Both are the same page; what is asked for wrongly is refused before anything is sent."""
+    path = addresses(site.demo)[view.path]
+    plain = site.http.get(path, headers={"accept-encoding": "identity"})
+    assert "content-length" not in plain.headers
+    packed = site.http.get(path)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.num_bytes_downloaded < 0.5 * len(packed.content)
+    assert packed.text == plain.text
+    assert site.http.get(f"/projects/none{path[path.index('/', 10) :]}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(Unavailable("It is gone.", "Wait."), "It is gone. Wait."), (KeyError(1), "Reload it.")]
+)
+def test_a_page_that_breaks_off_says_so(error: Exception, words: str) -> None:
+    def texts() -> Iterator[str]:
+        yield "<p>1</p>"
+        raise error
+
+    sent = b"".join(streamed._body("<main>", texts(), "tag", packed=False)).decode()
+    assert sent.startswith("<main><p>1</p>")
+    assert sent.endswith(f"{words}</p></main></body></html>")
+
+
+def test_few_answers_are_remembered() -> None:
+    sent = streamed.Sent(2)
+    for tag in "abc":
+        sent.note(f'W/"{tag}"', tag)
+    assert sent.of('W/"a", W/"b",W/"c"') == {'W/"b"': "b", 'W/"c"': "c"}
+
+
+def test_the_head_is_there_while_the_rest_is_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the wire: a reader has the head in hand before the results are asked for."""
+    import threading
+
+    seen = threading.Event()
+    ask = revision.revision_page
+
+    def late(*given: object) -> v.RevisionPage:
+        assert seen.wait(60)
+        return ask(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(revision, "revision_page", late)
+    address = f"{site.url}/projects/{site.demo.slug}/commits/{site.demo.shas[-5]}"
+    text = ""
+    with httpx.stream("GET", address, timeout=60) as reply:
+        for part in reply.iter_text():
+            text += part
+            if "</nav>" in text and "<h1>" in text:
+                seen.set()
+    assert text.rstrip().endswith("</html>")
+    assert "Results" in text

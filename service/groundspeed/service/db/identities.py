@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, Table, bindparam, text, tuple_
+from sqlalchemy import Connection, Select, Table, bindparam, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, SQLModel, select
 
@@ -27,8 +27,23 @@ def _insert(table: type[SQLModel], dialect: str) -> Any:
 
 def make(session: Session, table: type[SQLModel], row: Row) -> int | None:
     """The id of a new row; None when one of its keys is there already."""
-    made: int | None = session.connection().execute(_returning(table, session.get_bind().dialect.name), row).scalar()
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        new = _insert_there(connection, table, [row], ())
+        return new[0][0] if new else None
+    made: int | None = connection.execute(_returning(table, connection.dialect.name), row).scalar()
     return made
+
+
+def _insert_there(connection: Connection, table: type[SQLModel], rows: Sequence[Row], key: Sequence[str]) -> list[Key]:
+    """Id and key of the rows that were new, on SQLite: inside the process each statement is quick but for what
+    SQLAlchemy does around it.
+    """
+    from groundspeed.service.db import bulk  # which stands on this module
+
+    columns = tuple(rows[0])
+    values = [tuple(row[name] for name in columns) for row in rows]
+    return bulk.insert_rows(connection, table, columns, values, new_only=True, returning=("id", *key))
 
 
 @cache
@@ -62,6 +77,10 @@ def ensure(
     two waiting for one another cannot be, and read again after the insert.
     """
     wanted: dict[Key, Row] = {tuple(row[name] for name in key): row for row in rows}
+    if wanted and session.get_bind().dialect.name == "sqlite":
+        new = _insert_there(session.connection(), table, [wanted[k] for k in sorted(wanted)], key)
+        made = {tuple(row[1:]): int(row[0]) for row in new}
+        return made | find(session, table, [k for k in wanted if k not in made], key)
     found = find(session, table, list(wanted), key)
     missing = [wanted[k] for k in sorted(set(wanted) - set(found))]
     if missing:

@@ -5,6 +5,7 @@ first.
 from __future__ import annotations
 
 import lzma
+import os
 import tarfile
 import tempfile
 import zipfile
@@ -31,6 +32,8 @@ BYTES_FOR_A_POOL = 20_000_000
 """Starting a process takes as long as reading about a tenth of this."""
 BYTES_AHEAD = 24_000_000
 """So much is read ahead: others go on reading while this process writes a batch."""
+BEHIND = 10
+"""How far processes that read stand back behind the one that writes, which has more to do in the end."""
 _CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
 _IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
 """What asv and others make of results is not imported again."""
@@ -258,6 +261,8 @@ def _size(path: Path) -> int:
 def _begin(tree: asv.Tree) -> None:
     """In a process that reads: results have no cycles, and looking for them would take long."""
     children.settle()
+    if hasattr(os, "nice"):
+        os.nice(BEHIND)
     prepared.begin(tree)
 
 

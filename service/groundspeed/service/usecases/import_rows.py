@@ -25,7 +25,7 @@ from groundspeed.service.formats.plain import Block, Shape
 from groundspeed.service.formats.prepared import Prepared
 from groundspeed.service.formats.records import Record, Where
 from groundspeed.service.usecases.import_places import Place, Places
-from groundspeed.service.usecases.import_tables import bulk_insert, readable, storable
+from groundspeed.service.usecases.import_tables import bulk_insert, bulk_insert_columns, readable, storable
 from groundspeed.service.usecases.locking import held
 
 _GRID_RUN_COLUMNS = (
@@ -84,8 +84,10 @@ class Writer:
     _runs: list[tuple[Any, ...]] = field(default_factory=list)
     _results: list[tuple[Any, ...]] = field(default_factory=list)
     _grid_runs: list[Iterable[tuple[Any, ...]]] = field(default_factory=list)
-    _grid_results: list[Iterable[tuple[Any, ...]]] = field(default_factory=list)
-    """Most rows are of grids, and have much in common that is said once; those of a grid are made when written."""
+    _grid_results: list[Sequence[Sequence[Any]]] = field(default_factory=list)
+    """Most rows are of grids, and have much in common that is said once; those of a grid are made when written, those
+    of results from columns.
+    """
     waiting: int = 0
     """How many rows the next :meth:`flush` writes."""
     _spare: list[int] = field(default_factory=list)
@@ -181,11 +183,9 @@ class Writer:
         )  # fmt: skip
         self._grid_runs.append(runs)
         series = list(chain.from_iterable([one.series for one in grids]))
-        run_of_each = chain.from_iterable(map(repeat, ids, block.lengths))
-        same = repeat(place.revision_id), repeat(place.environment_id)
-        self._grid_results.append(
-            zip(run_of_each, series, *same, block.values, block.spreads, block.counts, strict=False)
-        )
+        run_of_each = list(chain.from_iterable(map(repeat, ids, block.lengths)))
+        same = [place.revision_id] * len(series), [place.environment_id] * len(series)
+        self._grid_results.append((run_of_each, series, *same, block.values, block.spreads, block.counts))
         for one in grids:
             if not one.touched:
                 one.touched = True
@@ -205,13 +205,15 @@ class Writer:
         elif not known.touched:
             known.touched = True
             self.touched.update(mine)
-        same = repeat(run_id), mine, repeat(place.revision_id), repeat(place.environment_id)
-        rows = zip(*same, grid.values, grid.spreads, grid.counts, strict=False)  # three are endless
+        same = ([one] * len(mine) for one in (run_id, place.revision_id, place.environment_id))
+        runs, *others = same
+        columns = (runs, mine, *others, grid.values, grid.spreads, grid.counts)
         if grid.samples:
             blobs = [packed.pack(one) if one else None for one in grid.samples]
+            rows = zip(*columns, strict=True)
             self._results.extend((*row, "valid", blob) for row, blob in zip(rows, blobs, strict=True))
         else:
-            self._grid_results.append(rows)
+            self._grid_results.append(columns)
         self.waiting += len(mine)
         self.added.results += len(mine)
 
@@ -324,9 +326,6 @@ class Writer:
         """Write the rows that were collected, results by series: the larger index then grows page by page instead of
         everywhere at once. Not ``ordered``: where that index is set aside.
         """
-        grids: Iterable[tuple[Any, ...]] = chain.from_iterable(self._grid_results)
-        if ordered:
-            grids = sorted(grids, key=itemgetter(1))
         rest: dict[str, str | int | None] = {
             "side": 0, "conditions": _NO_OBJECT, "phases_s": _NO_OBJECT, "created_at": self._now,
         }  # fmt: skip
@@ -337,7 +336,11 @@ class Writer:
         bulk_insert(session, Run, _RUN_COLUMNS, self._runs, rest)
         now: dict[str, str | int | None] = {"created_at": self._now}
         valid: dict[str, str | int | None] = {"state": "valid", "samples": None}
-        bulk_insert(session, Result, _GRID_RESULT_COLUMNS, grids, now | valid)
+        if ordered:
+            grids = chain.from_iterable(zip(*block, strict=True) for block in self._grid_results)
+            bulk_insert(session, Result, _GRID_RESULT_COLUMNS, sorted(grids, key=itemgetter(1)), now | valid)
+        else:
+            bulk_insert_columns(session, Result, _GRID_RESULT_COLUMNS, self._grid_results, now | valid)
         bulk_insert(session, Result, _RESULT_COLUMNS, self._results, now)
         mine = (self._grid_runs, self._runs, self._grid_results, self._results)
         for written in (self.places.sides, self.places.attempts, *mine):

@@ -25,6 +25,7 @@ PLUGIN_PREFIX = "import."
 SORTED_KB = 8192
 ROWS_AT_ONCE = 50
 """In one statement of SQLite: what surrounds a statement costs as much as writing a row."""
+_ROWS_TAKEN = 1000
 
 
 def link_versions(session: Session, project_id: int) -> int:
@@ -90,49 +91,89 @@ def without_index(session: Session) -> Iterator[bool]:
         connection.exec_driver_sql(f"PRAGMA {pragma}")
 
 
+Same = Mapping[str, str | int | None]
+"""Columns whose value is the same in all rows: our own words and numbers, never a stranger's."""
+
+
 def bulk_insert(
     session: Session,
     table: type[SQLModel],
     columns: Sequence[str],
     rows: Iterable[tuple[Any, ...]],
-    same: Mapping[str, str | int | None] | None = None,
+    same: Same | None = None,
 ) -> None:
-    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL.
+    """Many rows in the driver's own fastest way: executemany on SQLite, COPY on PostgreSQL."""
+    if session.connection().dialect.name == "sqlite":
+        left = iter(rows)
+        flat = (list(chain.from_iterable(some)) for some in iter(lambda: list(islice(left, _ROWS_TAKEN)), []))
+        _insert_flat(session, table, columns, flat, same or {})
+    else:
+        _copy(session, table, columns, rows, same or {})
 
-    ``same`` are columns whose value is the same in all rows: our own words and numbers, never a stranger's.
-    """
-    same = same or {}
+
+def bulk_insert_columns(
+    session: Session,
+    table: type[SQLModel],
+    columns: Sequence[str],
+    blocks: Iterable[Sequence[Sequence[Any]]],
+    same: Same | None = None,
+) -> None:
+    """The same for blocks of rows that are given as columns of one length."""
+    if session.connection().dialect.name == "sqlite":
+        _insert_flat(session, table, columns, map(_by_row, blocks), same or {})
+    else:
+        _copy(session, table, columns, chain.from_iterable(zip(*block, strict=True) for block in blocks), same or {})
+
+
+def _by_row(block: Sequence[Sequence[Any]]) -> list[Any]:
+    """All values of the rows, one row after the other."""
+    width = len(block)
+    flat: list[Any] = [None] * (width * len(block[0]))
+    for i, column in enumerate(block):
+        flat[i::width] = column
+    return flat
+
+
+def _insert_flat(
+    session: Session, table: type[SQLModel], columns: Sequence[str], blocks: Iterable[list[Any]], same: Same
+) -> None:
     names = ", ".join(f'"{c}"' for c in (*columns, *same))
-    connection = session.connection()
-    cursor: Any = connection.connection.cursor()
+    marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
+    insert = f'INSERT INTO "{core(table).name}" ({names}) VALUES '  # noqa: S608 - names are our own
+    size, rest = len(columns) * ROWS_AT_ONCE, list[Any]()
+
+    def together() -> Iterator[list[Any]]:
+        for block in blocks:
+            rest.extend(block)
+            whole = len(rest) - len(rest) % size
+            yield from (rest[start : start + size] for start in range(0, whole, size))
+            del rest[:whole]
+
+    cursor: Any = session.connection().connection.cursor()
     try:
-        if connection.dialect.name == "sqlite":
-            marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
-            insert = f'INSERT INTO "{core(table).name}" ({names}) VALUES '  # noqa: S608 - names are our own
-            _execute_many(cursor, insert, f"({marks})", iter(rows))
-            return
-        constants = tuple(same.values())
-        with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
-            for row in rows:
-                copy.write_row(row + constants)
+        cursor.executemany(insert + ", ".join([f"({marks})"] * ROWS_AT_ONCE), together())
+        last = (rest[start : start + len(columns)] for start in range(0, len(rest), len(columns)))
+        cursor.executemany(f"{insert}({marks})", last)
     except sqlite3.Error as error:
         raise told(error, names, sqlite3.Error) from error
-    except psycopg.Error as error:
-        raise told(error, names, psycopg.Error) from error
     finally:
         cursor.close()
 
 
-def _execute_many(cursor: Any, insert: str, marks: str, rows: Iterator[tuple[Any, ...]]) -> None:
-    rest: list[tuple[Any, ...]] = []
-
-    def together() -> Iterator[tuple[Any, ...]]:
-        while len(some := list(islice(rows, ROWS_AT_ONCE))) == ROWS_AT_ONCE:
-            yield tuple(chain.from_iterable(some))
-        rest.extend(some)
-
-    cursor.executemany(insert + ", ".join([marks] * ROWS_AT_ONCE), together())
-    cursor.executemany(insert + marks, rest)
+def _copy(
+    session: Session, table: type[SQLModel], columns: Sequence[str], rows: Iterable[tuple[Any, ...]], same: Same
+) -> None:
+    names = ", ".join(f'"{c}"' for c in (*columns, *same))
+    constants = tuple(same.values())
+    cursor: Any = session.connection().connection.cursor()
+    try:
+        with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row(row + constants)
+    except psycopg.Error as error:
+        raise told(error, names, psycopg.Error) from error
+    finally:
+        cursor.close()
 
 
 def _literal(value: str | int | None) -> str:

@@ -13,14 +13,11 @@ from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
-from sqlmodel import col
 
-from groundspeed.service.config.model import OwnerSection
 from groundspeed.service.control import telling
 from groundspeed.service.control.wiring import make
 from groundspeed.service.db import tables as t
@@ -28,50 +25,20 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.notification_tables import Channel, Notification
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.notify import render, senders
-from groundspeed.service.pages import feed
-from groundspeed.service.repo import Mirrors
 from groundspeed.service.settings import Settings
-from groundspeed.service.usecases import ignoring, owning, regressions, several
-from groundspeed.service.usecases.analyse import analyse_dirty
+from groundspeed.service.usecases import ignoring, regressions
 from groundspeed.service.usecases.notifications import channels, delivery, planning
 from groundspeed.service.usecases.views import findings
 from processes import free_port
-from repositories import GitRepo
+from slow_history import LATER, confirm, recover, slow_since_commit_20
 from world import NOW, World
 
-LATER = NOW + timedelta(hours=1)
 YEARS = timedelta(days=3650)
 
 
 @pytest.fixture
 def world(sqlite_database: Database) -> World:
-    """Time grows by a fifth at commit 20, not confirmed yet."""
-    world = World(sqlite_database)
-    world.commits(22)
-    for x in range(22):
-        world.measure(world.revisions[x], time=level(x) * (1 + 0.001 * (x % 3)))
-    analyse_dirty(world.db, LATER)
-    assert [row.state for row in world.all(t.ChangePoint)] == ["provisional"]
-    return world
-
-
-def level(x: int) -> float:
-    return 1.2 if x >= 20 else 1.0
-
-
-def confirm(world: World, now: datetime = LATER) -> None:
-    for x in (19, 20):
-        for n in range(3):
-            world.measure(world.revisions[x], time=level(x) * (1 + 0.001 * n))
-    analyse_dirty(world.db, now)
-    assert [row.state for row in world.all(t.ChangePoint)] == ["confirmed"]
-
-
-def recover(world: World, now: datetime = LATER) -> None:
-    """Some more commits that are slow, then those of a repair."""
-    for n, revision in enumerate(world.commits(20)):
-        world.measure(revision, time=(1.2 if n < 8 else 1.0) * (1 + 0.001 * (n % 3)))
-    analyse_dirty(world.db, now)
+    return slow_since_commit_20(sqlite_database)
 
 
 class Posts:
@@ -382,93 +349,6 @@ def test_nobody_is_told_while_it_is_ignored_and_everybody_when_that_is_over(worl
     tell(world, later)
     assert [json.loads(body)["events"][0]["event"] for _, body in posts.received] == ["over"]
     assert [row.id for row in findings.regression_list(world.db, "tiny").rows] == [1]
-
-
-def test_ignoring_ends_with_a_commit_or_another_environment(world: World) -> None:
-    next_one = world.commits(1)[0]
-    sha = world.all(t.Revision)[-1].sha
-    regressions.edit(world.db, 1, {"ignore_until": sha[:9]}, LATER, actor="ada")
-    assert world.all(t.Regression)[0].ignore_until == f"commit {sha}"
-    assert ignoring.wake(world.db, LATER) == 0
-    world.measure(next_one, time=1.2)
-    assert ignoring.wake(world.db, LATER) == 1
-    regressions.edit(world.db, 1, {"ignore_until": "environment"}, LATER, actor="ada")
-    world.measure(next_one, time=1.2)
-    assert ignoring.wake(world.db, LATER) == 0  # the same one
-    other = world.add(t.Environment(fingerprint="f" * 64, label="driver 600"))
-    with world.db.transaction() as session:
-        newest = world.all(t.Result)[-1].id
-        values = {"environment_id": other, "created_at": LATER + timedelta(minutes=1)}
-        session.execute(update(t.Result).where(col(t.Result.id) == newest).values(values))
-    assert ignoring.wake(world.db, LATER) == 1
-    for wrong in ("tomorrow", "2001-01-01", "commit x", "abc"):
-        with pytest.raises(Invalid):
-            regressions.edit(world.db, 1, {"ignore_until": wrong}, LATER, actor="ada")
-
-
-def test_several_at_once_say_what_could_not_be_done(world: World) -> None:
-    recover(world)
-    ids = [row.id for row in world.all(t.Regression)]
-    assert len(ids) == 2
-    several.act(world.db, ids, "assign", LATER, actor="ada", assignee="bo")
-    assert {row.assignee for row in world.all(t.Regression)} == {"bo"}
-    regressions.set_state(world.db, ids[0], "fixed", LATER, actor="ada")
-    with pytest.raises(Conflict, match="1 were changed, 1 not"):
-        several.act(world.db, ids, "accepted", LATER, actor="ada")
-    for wrong in ("recovered", "explode", ""):
-        with pytest.raises(Invalid):
-            several.act(world.db, ids, wrong, LATER, actor="ada")
-
-
-def test_the_owner_follows_from_the_files_that_changed(tmp_path: Path, sqlite_database: Database) -> None:
-    rules = [
-        OwnerSection(path="**", owner="all"),
-        OwnerSection(path="src/attention/**", owner="ada"),
-        OwnerSection(path="*.md", owner=""),
-    ]
-    assert owning.owner_of(["src/attention/a.py", "src/attention/b.py", "x.py"], rules) == "ada"
-    assert owning.owner_of(["x.py", "y.py", "src/attention/b.py"], rules) == "all"
-    assert owning.owner_of(["README.md", "docs/a.md"], rules) == ""
-    assert owning.owner_of([], rules) == ""
-
-
-def test_a_regression_gets_its_owner_from_the_repository(tmp_path: Path, sqlite_database: Database) -> None:
-    origin = GitRepo(tmp_path / "origin")
-    owner = '[[owner]]\npath = "src/**"\nowner = "ada@example.org"\n'
-    origin.write("groundspeed.toml", f'[project]\nname = "tiny"\n[[suite]]\nname = "s"\nplugin = "training"\n{owner}')
-    base = origin.commit("base")
-    origin.write("src/a.py", "slow")
-    head = origin.commit("slow")
-    world = World(sqlite_database)
-    with world.db.transaction() as session:
-        session.execute(update(t.Project).values(repo_url=str(tmp_path / "origin"), tip_sha=head))
-    before, after = (
-        world.add(t.Revision(project_id=world.project, sha=s, position=i)) for i, s in enumerate((base, head))
-    )
-    id_ = world.add(t.Regression(project_id=world.project, before_revision_id=before, after_revision_id=after))
-    world.add(
-        t.AuditEntry(
-            actor="groundspeed", action="regression.confirmed", subject_type="regression", subject_id=str(id_), at=NOW
-        )
-    )
-    mirrors = Mirrors(tmp_path / "mirrors")
-    assert [owning.assign(world.db, mirrors, NOW), owning.assign(world.db, mirrors, NOW)] == [1, 0]
-    assert world.all(t.Regression)[0].assignee == "ada@example.org"
-    assert [(e.actor, e.action) for e in world.all(t.AuditEntry)][-1] == ("groundspeed", "regression.edit")
-
-
-def test_the_feed_is_xml_whatever_commits_are_called(world: World) -> None:
-    with world.db.transaction() as session:
-        session.execute(update(t.Revision).values(title="]]><script>\x00\x0b&'\"", author="\x01<b>"))
-        session.execute(update(t.Regression).values(title="a < b & \x08 c"))
-    confirm(world)
-    body = feed.atom(findings.regression_list(world.db, "tiny", state="all"), "https://perf.example.org")
-    root = ET.fromstring(body)
-    name = "{http://www.w3.org/2005/Atom}"
-    [entry] = root.findall(f"{name}entry")
-    assert entry.findtext(f"{name}id") == "https://perf.example.org/projects/tiny/regressions/1"
-    assert "<script>" in (entry.findtext(f"{name}summary") or "")
-    assert root.findtext(f"{name}updated") == entry.findtext(f"{name}updated")
 
 
 def all_sent() -> None:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from groundspeed.service.db import engine
+from groundspeed.service.db import postgres
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 
@@ -37,7 +37,7 @@ def one(db: Database) -> int:
 def test_a_connection_that_has_rested_is_tried_before_it_is_used(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "RESTED_S", 0.0)
+    monkeypatch.setattr(postgres, "RESTED_S", 0.0)
     dropped(postgres_database)
     assert one(postgres_database) == 1
 
@@ -45,7 +45,7 @@ def test_a_connection_that_has_rested_is_tried_before_it_is_used(
 def test_one_that_was_used_a_moment_ago_costs_one_error_at_most(
     postgres_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "RESTED_S", 3600.0)
+    monkeypatch.setattr(postgres, "RESTED_S", 3600.0)
     dropped(postgres_database)
     with pytest.raises(OperationalError):
         one(postgres_database)

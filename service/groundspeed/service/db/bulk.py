@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-import psycopg
 from sqlalchemy import JSON, Connection
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
@@ -56,7 +55,12 @@ def pipelined(connection: Connection) -> Iterator[None]:
     """Statements of this module in the block are sent without a wait for each answer; the first that gives rows waits
     for all before it. On SQLite there is nothing to wait for. No other statement may be run in the block.
     """
-    if connection.dialect.name == "sqlite" or not psycopg.Pipeline.is_supported():
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    import psycopg  # who stores in SQLite need not load it
+
+    if not psycopg.Pipeline.is_supported():
         yield
         return
     try:
@@ -74,8 +78,8 @@ def value_of(connection: Connection, table: type[SQLModel], column: str, id_: An
     try:
         cursor.execute(statement, (id_,))
         row = cursor.fetchone()
-    except (sqlite3.Error, psycopg.Error) as error:
-        raise told(error, statement, sqlite3.Error if mark == "?" else psycopg.Error) from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise told(error, statement, connection.dialect.loaded_dbapi.Error) from error
     finally:
         cursor.close()
     return None if row is None else row[0]
@@ -91,8 +95,8 @@ def _postgres(connection: Connection, plan: Plan, rows: Sequence[Row], back: boo
     try:
         cursor.execute(statement, arrays)
         return list(cursor.fetchall()) if back else []
-    except psycopg.Error as error:
-        raise told(error, statement, psycopg.Error) from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise told(error, statement, connection.dialect.loaded_dbapi.Error) from error
     finally:
         cursor.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import threading
 import time
@@ -10,20 +9,15 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
-from psycopg.types.string import StrBinaryDumper, StrDumper
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.exc import InvalidatePoolError
 from sqlmodel import Session
 
-from groundspeed.service.db.types import clean_text, dump_json, load_json
+from groundspeed.service.db.types import dump_json, load_json
 
 BUSY_TIMEOUT_S = 30.0
 """How long a SQLite writer waits for another one."""
 CACHE_KB = 32_768
 """How much of a SQLite file a connection may keep in memory, in KiB: SQLite's own 2 MB are less than one page reads."""
-RESTED_S = 1.0
-"""A pooled connection to PostgreSQL that was not used for so long is tried before it is used."""
 
 
 class Recent:
@@ -127,54 +121,15 @@ def _make_engine(url: str) -> Engine:
         if url.startswith("postgresql://"):  # the driver that the package depends on
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
         engine = create_engine(url, json_serializer=dump_json, json_deserializer=load_json)
-        event.listen(engine, "connect", _on_postgres_connect)
-        event.listen(engine, "checkout", _on_checkout)
-        event.listen(engine, "checkin", _on_checkin)
+        from groundspeed.service.db import postgres  # its driver takes a while to load
+
+        postgres.prepare(engine)
         return engine
     arguments = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
     engine = create_engine(url, connect_args=arguments, json_serializer=dump_json, json_deserializer=load_json)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
-
-
-class _TextDumper(StrDumper):
-    """A column of text cannot hold NUL; output of strange programs can."""
-
-    def dump(self, obj: str) -> bytes:
-        return super().dump(obj if obj.isascii() and "\x00" not in obj else clean_text(obj))  # type: ignore[return-value]
-
-
-class _TextBinaryDumper(StrBinaryDumper):
-    """The same for parameters that are sent in binary form."""
-
-    def dump(self, obj: str) -> bytes:
-        return super().dump(obj if obj.isascii() and "\x00" not in obj else clean_text(obj))  # type: ignore[return-value]
-
-
-def _on_postgres_connect(connection: Any, _record: Any) -> None:
-    connection.adapters.register_dumper(str, _TextBinaryDumper)
-    connection.adapters.register_dumper(str, _TextDumper)  # the later one is taken where the format does not matter
-
-
-def _on_checkout(connection: Any, record: Any, _proxy: Any) -> None:
-    """A connection that has rested is tried first, so that a server which was restarted meanwhile costs no error.
-
-    One that was in use a moment ago is not: asking each time would cost a round trip a transaction.
-    """
-    if time.monotonic() - record.info.get("rested_since", math.inf) < RESTED_S:
-        return
-    try:
-        connection.execute("")
-    except psycopg.Error as error:
-        raise InvalidatePoolError from error  # its neighbours are as dead
-    finally:
-        if not connection.closed:
-            connection.rollback()
-
-
-def _on_checkin(_connection: Any, record: Any) -> None:
-    record.info["rested_since"] = time.monotonic()
 
 
 def _on_connect(connection: Any, _record: Any) -> None:

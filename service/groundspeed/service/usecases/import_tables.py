@@ -9,7 +9,6 @@ from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
-import psycopg
 from sqlalchemy import func, select, update
 from sqlmodel import Session, SQLModel, col
 
@@ -165,13 +164,14 @@ def _copy(
 ) -> None:
     names = ", ".join(f'"{c}"' for c in (*columns, *same))
     constants = tuple(same.values())
-    cursor: Any = session.connection().connection.cursor()
+    connection = session.connection()
+    cursor: Any = connection.connection.cursor()
     try:
         with cursor.copy(f'COPY "{core(table).name}" ({names}) FROM STDIN') as copy:
             for row in rows:
                 copy.write_row(row + constants)
-    except psycopg.Error as error:
-        raise told(error, names, psycopg.Error) from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise told(error, names, connection.dialect.loaded_dbapi.Error) from error
     finally:
         cursor.close()
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 from sqlmodel import Session
@@ -22,8 +22,6 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request
 from groundspeed.service.errors import Invalid
-from groundspeed.service.formats import criterion, csv_table, detect
-from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import (
@@ -43,10 +41,13 @@ from groundspeed.service.usecases import import_finish, import_order
 from groundspeed.service.usecases.import_naming import Naming
 from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
-from groundspeed.service.usecases.import_projects import OneProject
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
 from groundspeed.service.usecases.import_tables import is_empty, without_index
+
+if TYPE_CHECKING:  # an asv tree is read without the readers of other formats
+    from groundspeed.service.formats.csv_table import ColumnMap
+    from groundspeed.service.usecases.import_projects import OneProject
 
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
@@ -150,7 +151,11 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
 
 def check_format(name: str) -> None:
     """Raises :class:`Invalid` for a format that is not known."""
-    if name and name not in detect.BY_NAME:
+    if not name:
+        return
+    from groundspeed.service.formats import detect
+
+    if name not in detect.BY_NAME:
         raise Invalid(f"There is no format {name}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
 
 
@@ -198,12 +203,11 @@ class Importer:
     _news: set[int] = field(default_factory=set)
     """Series that something came for in transactions that have ended."""
     _naming: Naming = field(init=False)
-    _projects: OneProject = field(init=False)
+    _projects: OneProject | None = None
 
     def __post_init__(self) -> None:
         given = self.options.commit, self.options.time
         self._naming = Naming(self.writer.places.project_id, self.graph, *given)
-        self._projects = OneProject(self.options.project_from)
 
     def all(self, sources: Sources) -> None:
         items = self._items(sources)
@@ -329,6 +333,11 @@ class Importer:
             self.progress(self.summary, name)
 
     def _parsers(self, source: Single | CriterionTree) -> Iterator[tuple[str, Iterator[Item]]]:
+        from groundspeed.service.formats import criterion, csv_table
+        from groundspeed.service.usecases.import_projects import OneProject
+
+        if self._projects is None:
+            self._projects = OneProject(self.options.project_from)
         if isinstance(source, CriterionTree):
             yield source.name, criterion.parse_tree(list(source.documents))
         elif self.options.mapping is not None and (self.options.format or "csv") == "csv":

@@ -18,7 +18,10 @@ from groundspeed.workers.variables import base_variables
 VERSION = 1
 LIMIT_S = 60.0
 PROGRAM = """
-import json, statistics, sys, time
+import json, os, statistics, sys, time
+
+if sys.argv[3:]:
+    os.sched_setaffinity(0, map(int, sys.argv[3:]))
 
 def cpu():
     total = 0
@@ -61,12 +64,11 @@ def measure(python: Path, device: str, cpus: Sequence[int] = (), size: int = 409
 
     What goes wrong is an answer too: {"unavailable": why}. It never costs a job.
     """
-    command = [str(python), "-I", "-c", PROGRAM, device, str(size)]
+    command = [str(python), "-I", "-c", PROGRAM, device, str(size), *map(str, cpus)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=base_variables(os.environ),
-            preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
-        )  # fmt: skip
+            command, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=base_variables(os.environ)
+        )
         found: dict[str, Any] = {"version": VERSION, **json.loads(done.stdout)}
     except subprocess.TimeoutExpired:
         return {"unavailable": f"the control workload took longer than {LIMIT_S:g} s"}

@@ -26,6 +26,8 @@ LINGER_S = 0.5
 SWEEP_S = 10.0
 POLL_S = 0.05
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_prctl: Callable[..., object] = getattr(ctypes.CDLL(None), "prctl", lambda *_: None)
+"""Linux alone has it. Looked up here: after a fork another thread may hold the loader's lock for ever."""
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ def run(argv: list[str], *, cwd: Path, env: Mapping[str, str], bounds: Bounds, a
     begin = time.perf_counter()
     process = subprocess.Popen(
         argv, cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 - nothing else runs in this process
+        start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 - one call, looked up before
     )  # fmt: skip
     try:
         _follow(process, ended, bounds, begin, alive)
@@ -225,11 +227,9 @@ def _below(pid: int, parents: Mapping[int, list[int]]) -> Iterable[int]:
 
 def become_subreaper() -> None:
     """Orphans below this process come to it and not to init (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
     """In the new process: the kernel kills it when this one dies, however it dies."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

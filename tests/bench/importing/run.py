@@ -32,7 +32,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import analyse, importing
+from groundspeed.service.usecases import importing
+def load_analysis():  # as the command does
+    from groundspeed.service.usecases import analyse
 def spent():
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return time.monotonic(), sum(one.ru_utime + one.ru_stime for one in both)
@@ -41,8 +43,9 @@ if __name__ == "__main__":
     db = Database(f"sqlite:///{sys.argv[1]}")
     migrate.upgrade(db)
     options = importing.Options("history", (Path(sys.argv[2]),), repo=Path(sys.argv[3]))
-    done = importing.run(db, options, datetime.now(UTC))
+    done = importing.run(db, options, datetime.now(UTC), meanwhile=load_analysis)
     at.append(spent())
+    from groundspeed.service.usecases import analyse
     analysed = analyse.analyse_dirty(db, datetime.now(UTC), 1_000_000)
     at.append(spent())
     (import_s, import_cpu), (analysis_s, analysis_cpu) = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from math import isfinite
+from threading import Thread
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 from sqlmodel import Session, SQLModel, col
 
 from groundspeed.service.db.bulk import told
@@ -60,15 +61,25 @@ def link_versions(session: Session, project_id: int) -> int:
     return linked
 
 
+def tune(session: Session) -> None:
+    """The indexes over millions of rows want more of SQLite's pages in memory than a connection keeps by itself. On
+    PostgreSQL nothing waits for the disk before the import's last transaction, which waits for all.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        session.execute(text("PRAGMA cache_size = -65536"))
+    else:
+        session.execute(text("SET LOCAL synchronous_commit = off"))
+
+
 def is_empty(session: Session) -> bool:
     """Whether the store holds no results yet."""
     return session.execute(select(col(Run.id)).limit(1)).first() is None
 
 
 @contextmanager
-def without_index(session: Session) -> Iterator[bool]:
+def without_index(session: Session, meanwhile: Callable[[], object]) -> Iterator[bool]:
     """Sets the indexes of runs and results aside for a transaction that fills an empty SQLite store; gives whether it
-    did.
+    did. ``meanwhile`` is then called in a thread while SQLite makes them.
 
     What defines them is part of the transaction: whoever cuts the import finds indexes and store as they were.
     """
@@ -84,8 +95,11 @@ def without_index(session: Session) -> Iterator[bool]:
     (kept,) = connection.exec_driver_sql("PRAGMA cache_size").one()
     for pragma in ("threads = 1", f"cache_size = -{SORTED_KB}"):
         connection.exec_driver_sql(f"PRAGMA {pragma}")
+    beside = Thread(target=meanwhile)
+    beside.start()
     for index in indexes:
         index.create(connection)
+    beside.join()
     for pragma in ("threads = 0", f"cache_size = {kept}"):
         connection.exec_driver_sql(f"PRAGMA {pragma}")
 

@@ -15,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
 from sqlmodel import Session
 
 from groundspeed.service.db.engine import Database
@@ -43,7 +42,7 @@ from groundspeed.service.usecases.import_order import Graph
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
-from groundspeed.service.usecases.import_tables import is_empty, without_index
+from groundspeed.service.usecases.import_tables import is_empty, tune, without_index
 
 if TYPE_CHECKING:  # an asv tree is read without the readers of other formats
     from groundspeed.service.formats.csv_table import ColumnMap
@@ -129,9 +128,18 @@ def _silent(_summary: Summary, _name: str) -> None:
     return
 
 
-def run(db: Database, options: Options, now: datetime, progress: Progress = _silent) -> Summary:
+def run(
+    db: Database,
+    options: Options,
+    now: datetime,
+    progress: Progress = _silent,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Summary:
     """Import everything. Raises :class:`Invalid` for options that cannot be; a source that cannot be read is in the
     summary, and the others are imported all the same.
+
+    ``meanwhile`` is called, in a thread, where this one waits for an empty SQLite store's indexes: to load what is
+    needed next.
     """
     check_format(options.format)
     graph = _graph(options)
@@ -139,7 +147,7 @@ def run(db: Database, options: Options, now: datetime, progress: Progress = _sil
     with db.transaction() as session:
         project = _project(session, options.project, now)
         request = request_of(session, project, now)
-    importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress)
+    importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, meanwhile)
     with Sources(options.paths) as sources:
         with _rare_collection():
             importer.all(sources)
@@ -198,6 +206,7 @@ class Importer:
     summary: Summary
     writer: Writer
     progress: Progress = _silent
+    meanwhile: Callable[[], object] = lambda: None
     described: dict[str, Any] = field(default_factory=dict)
     """What asv trees say of their benchmarks and machines, which an export gives back."""
     _news: set[int] = field(default_factory=set)
@@ -214,13 +223,13 @@ class Importer:
         exhausted, first = False, True
         while not exhausted:
             with self._first() if first else self.db.transaction() as session:
-                _tune(session)
+                tune(session)
                 self.writer.begin(session)
                 if first:
                     self._look_ahead(session)
                 first = False
                 self.writer.places.look_again()
-                with without_index(session) as fresh:
+                with without_index(session, self.meanwhile) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
                         self.writer.flush(session, ordered=not fresh)
@@ -387,13 +396,3 @@ def _rare_collection() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def _tune(session: Session) -> None:
-    """The indexes over millions of rows want more of SQLite's pages in memory than a connection keeps by itself. On
-    PostgreSQL nothing waits for the disk before the import's last transaction, which waits for all.
-    """
-    if session.get_bind().dialect.name == "sqlite":
-        session.execute(text("PRAGMA cache_size = -65536"))
-    else:
-        session.execute(text("SET LOCAL synchronous_commit = off"))

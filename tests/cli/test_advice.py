@@ -6,13 +6,14 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 
 from groundspeed.cli import main
-from groundspeed.service.config.model import ProjectConfig
+from groundspeed.service.config.model import ProjectConfig, Section
+from groundspeed.service.domain.pulls.commands import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = {
@@ -137,6 +138,25 @@ def test_variables_and_extras_that_are_named_are_there() -> None:
         if extra not in {*extras, "bot"}  # the last is how GitHub writes the App's name
     ]
     assert unknown == []
+
+
+def test_commands_of_comments_and_keys_of_the_configuration_that_are_named_are_there() -> None:
+    everything = sources() | written()
+    verbs = {verb for text in everything.values() for verb in re.findall(r"`/groundspeed ([a-z]+)", text)}
+    assert verbs == set(VERBS)
+    keys = {
+        (section, key)
+        for text in everything.values()
+        for section, key in re.findall(r"\[\[?([a-z_]+)\]\]? ([a-z_]+)\b(?= =|\))", text)
+    }
+    assert len(keys) > 3
+    assert [f"[{section}] {key}" for section, key in keys if key not in keys_of(section)] == []
+
+
+def keys_of(section: str) -> set[str]:
+    found = ProjectConfig.model_fields[section].annotation
+    (model,) = [one for one in (found, *get_args(found)) if isinstance(one, type) and issubclass(one, Section)]
+    return set(model.model_fields)
 
 
 def test_configurations_in_the_documentation_can_be_used() -> None:

@@ -13,15 +13,11 @@ Why = Literal["replicate", "bisect"]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Measure ``x`` in ``replicates`` further fresh processes.
-
-    ``why`` and ``change_x``, the ``x_after`` of a change point, say what for.
-    """
+    """Measure ``x`` in ``replicates`` further fresh processes; ``why`` says what for."""
 
     x: int
     replicates: int
     why: Why
-    change_x: int
 
 
 def suspects(
@@ -48,7 +44,7 @@ def suspects(
         if not sides and change.unmeasured:
             middle = _middle(change, points, measurable)
             if middle is not None:
-                out.append(Suspect(middle, replicates, "bisect", change.x_after))
+                out.append(Suspect(middle, replicates, "bisect"))
     return _merged(out)
 
 
@@ -57,7 +53,7 @@ def _missing(change: ChangePoint, points: dict[int, Point], replicates: int) -> 
     for x in (change.x_after, change.x_before):
         have = len(points[x].finite()) if x in points else 0
         if have < replicates:
-            out.append(Suspect(x, replicates - have, "replicate", change.x_after))
+            out.append(Suspect(x, replicates - have, "replicate"))
     return out
 
 

@@ -51,7 +51,6 @@ def environment() -> Environment:
         stamp=formats.stamp,
         iso=formats.iso,
         duration=formats.duration,
-        digits=formats.digits,
         url=lambda text: quote(str(text), safe=""),
     )
     env.globals.update(

@@ -29,13 +29,12 @@ class CheckedSuite:
 
 
 class NoWorkerYet(Exception):
-    """A plugin that nobody offers so far: what names it waits. ``plugin`` is its name."""
+    """A plugin that nobody offers so far: what names it waits."""
 
     def __init__(self, plugin: str) -> None:
         super().__init__(
             f"no worker offers plugin {plugin!r}. Install its package beside a worker, and start that worker anew"
         )
-        self.plugin = plugin
 
 
 def at(repo: Repository, sha: str) -> ProjectConfig:

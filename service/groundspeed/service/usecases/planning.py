@@ -35,11 +35,10 @@ _JOB = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """``jobs`` new ones, ``skipped`` that are measured or on their way already; ``waits_for`` names what is missing."""
+    """``jobs`` new ones, ``skipped`` that are measured or on their way already"""
 
     jobs: int = 0
     skipped: int = 0
-    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def plan_request(
             return _write(session, request_id, wanted, now, limits or Limits())
     except configuration.NoWorkerYet as missing:
         _note(database, request_id, f"Waits: {missing}.", None)
-        return Planned(waits_for=missing.plugin)
+        return Planned()
     except Unavailable:
         raise
     except GroundspeedError as error:

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import re
-import uuid
 from pathlib import Path
 
 from groundspeed.plugins.spi import Direction, Kind, Measured, Metric, Needs
@@ -38,10 +37,25 @@ class _Replay:
         factor *= 1 - truth["drivers"].get(f"{self.name}/{node}/{driver}", 0.0)
         if "<persistence_mode>Disabled" in capture:
             factor *= 1 - truth["settings"].get(self.name, 0.0)
-        own = random.Random(f"{node}/{devices}/{self.name}").gauss(0.0, truth["nodes"])
-        # A fresh process draws a fresh number, as a real one does.
-        noise = random.Random(uuid.uuid4().int).choice(truth["noise"][self.name])
+        place = f"{node}/{devices}/{self.name}"
+        own = random.Random(place).gauss(0.0, truth["nodes"])
+        # A fresh process draws a fresh number, as a real one does; yet each test run draws the same ones.
+        number = _number(folder / "processes", f"{place}/{driver}")
+        noise = random.Random(f"{place}/{driver}/{number}").choice(truth["noise"][self.name])
         yield Measured(self.metric, [self.level * factor * (1 + own + noise)] * 3)
+
+
+def _number(folder, place):
+    """How many processes there were before this one in the same place."""
+    folder.mkdir(exist_ok=True)
+    number = 0
+    while True:
+        try:
+            (folder / f"{place.replace('/', ' ')} {number}").touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+        else:
+            return number
 
 
 COMPUTE = _Replay("rack_compute", "throughput", "samples/s", 1000.0, 1)

@@ -24,8 +24,8 @@ from groundspeed.service.formats.digests import digest
 from groundspeed.service.formats.records import Grid, Metric, Origin, Scalar, Where
 
 _COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{key}" for key in STATISTICS))
+_CI_A, _CI_B, _Q25, _Q75, _NUMBER, _REPEAT = STATISTICS
 _FLOATS = {float}
-_LISTS = {list}
 _KINDS = (*[float] * 5, int, int)
 """Of the values and the six statistics."""
 _TIMES = {int, float, type(None)}
@@ -136,13 +136,16 @@ class Collector:
             result, params, version, started, duration, ci_a, ci_b, q25, q75, number, repeated = chosen(row)
         except IndexError:
             return None
+        kind = type(result) is type(ci_a) is type(ci_b) is type(q25) is type(q75) is type(number) is type(repeated)
+        # Most of what is not usual has no number at some point.
+        if not kind or type(result) is not list or type(started) not in _TIMES or set(map(type, result)) != _FLOATS:
+            return None
+        points = len(result)
+        if not points == len(ci_a) == len(ci_b) == len(q25) == len(q75) == len(number) == len(repeated):
+            return None
         for given, size, shape in self.shapes.known.get(name, ()):
-            if shape.version == version and given == (params or []):
-                columns = (result, ci_a, ci_b, q25, q75, number, repeated)
-                if set(map(type, columns)) != _LISTS or set(map(len, columns)) != {size} or type(started) not in _TIMES:
-                    return None
-                # Most of what is not usual has no number at some point, and is left out before the rest is looked at.
-                return (shape, started, *columns, duration) if set(map(type, result)) == _FLOATS else None
+            if shape.version == version and size == points and given == (params or []):
+                return shape, started, result, ci_a, ci_b, q25, q75, number, repeated, duration
         return None
 
     def block(self, where: Where) -> Block | None:
@@ -220,7 +223,10 @@ def _texts(started: Sequence[Any]) -> list[str]:
 
 def _facts(statistics: Iterable[tuple[list[Any], ...]]) -> list[str]:
     """Of each grid, JSON without its braces."""
-    text = orjson.dumps([{"stats": dict(zip(STATISTICS, one, strict=True))} for one in statistics]).decode()
+    docs = [
+        {"stats": {_CI_A: a, _CI_B: b, _Q25: c, _Q75: d, _NUMBER: e, _REPEAT: f}} for a, b, c, d, e, f in statistics
+    ]
+    text = orjson.dumps(docs).decode()
     return text[2:-2].split("},{")  # numbers alone: what divides grids is nowhere else
 
 

@@ -31,13 +31,17 @@ def loads(data: bytes) -> tuple[Any, bool]:
 
 def _marked(data: bytes) -> list[bytes]:
     """The document in pieces, those that were NaN outside a text as ``false``."""
-    plain = data.replace(b"\\\\", b"__") if b"\\" in data else data  # what escapes a quote now does so for sure
-    pieces: list[bytes] = []
-    at, inside = 0, False
-    while (found := data.find(b"NaN", at)) >= 0:
-        quotes = plain.count(b'"', at, found) - plain.count(b'\\"', at, found)
-        inside ^= bool(quotes % 2)
-        pieces += (data[at:found], b"NaN" if inside else b"false")
-        at = found + 3
-    pieces.append(data[at:])
+    first, *others = data.split(b"NaN")
+    pieces, inside = [first], _is_odd(first)
+    for piece in others:
+        pieces += (b"NaN" if inside else b"false", piece)
+        inside ^= _is_odd(piece)
     return pieces
+
+
+def _is_odd(piece: bytes) -> bool:
+    """Whether a text begins or ends in it that does not end or begin there too."""
+    if b"\\" not in piece:
+        return bool(piece.count(b'"') % 2)
+    plain = piece.replace(b"\\\\", b"__")  # what escapes a quote now does so for sure
+    return bool((plain.count(b'"') - plain.count(b'\\"')) % 2)

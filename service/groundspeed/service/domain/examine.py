@@ -1,7 +1,7 @@
 """One open stretch of a series: its steps on the working scale, judged firm, provisional or withdrawn."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -193,6 +193,11 @@ def with_bounds(judged: tuple[Judged, ...], n: int) -> tuple[Judged, ...]:
     """Points on either side of each step, up to the neighbouring steps."""
     marks = [0, *[j.step.at for j in judged], n]
     return tuple(
-        replace(j, step=replace(j.step, left=j.step.at - marks[i], right=marks[i + 2] - j.step.at))
-        for i, j in enumerate(judged)
+        Judged(_between(j.step, marks[i], marks[i + 2]), j.provisional, j.replicated) for i, j in enumerate(judged)
     )
+
+
+def _between(step: Step, start: int, end: int) -> Step:
+    """The step with its points on either side in [start, end)."""
+    at = step.at
+    return Step(at, step.strength, step.delta, step.error, step.before, step.after, at - start, end - at)

@@ -81,7 +81,9 @@ class _Costs:
         half, odd = divmod(b - a, 2)
         centre = values[half] if odd else 0.5 * (values[half - 1] + values[half])
         far = 3.0 * sd
-        near = [v for v in values if abs(v - centre) <= far]
+        # Values are in order: where the outermost lie near, all do.
+        within = abs(values[0] - centre) <= far and abs(values[-1] - centre) <= far
+        near = values if within else [v for v in values if abs(v - centre) <= far]
         level = sum(near) / len(near) if near else centre
         cost = sum([square if (square := ((v - level) / sd) ** 2) < limit else limit for v in values])
         return level, cost

@@ -64,19 +64,17 @@ class Window:
         The largest over the scales: a step in a series that wanders shows best close by, any other over all points.
         """
         total, left, right = self.total, p - a, b - p
-        here, best = float(total[p]), 0.0
+        here, best = total.item(p), 0.0
         for h, sd in zip(self.scales, self.sds, strict=True):
             le, ri = min(left, h), min(right, h)
-            best = max(best, self._z(here, p, le, ri, sd))
+            gap = (total.item(p + ri) - here) / ri - (here - total.item(p - le)) / le
+            best = max(best, abs(gap) / (sd * math.sqrt(1.0 / le + 1.0 / ri)))
             if h >= left and h >= right:
                 break
         else:
-            best = max(best, self._z(here, p, left, right, self.sds[-1]))
+            gap = (total.item(p + right) - here) / right - (here - total.item(p - left)) / left
+            best = max(best, abs(gap) / (self.sds[-1] * math.sqrt(1.0 / left + 1.0 / right)))
         return best if self.local is None else best / float(self.local[p])
-
-    def _z(self, here: float, p: int, left: int, right: int, sd: float) -> float:
-        gap = (float(self.total[p + right]) - here) / right - (here - float(self.total[p - left])) / left
-        return abs(gap) / (sd * math.sqrt(1.0 / left + 1.0 / right))
 
     def mean(self, a: int, b: int) -> float:
         """Mean of y[a:b]."""

@@ -67,10 +67,9 @@ class Remembered(Causes):
         rows, ids = list(rows), set[int]()
         if rows:
             self.hold(self.project_id)
-        for row in rows:
-            ids |= {id_ for _, id_ in self.candidates(self.project_id, row.kind, self.spans([row])[0])}
-            if row.regression_id is not None:
-                ids.add(row.regression_id)
+        for kind, span in {*zip((row.kind for row in rows), self.spans(rows), strict=True)}:
+            ids |= {id_ for _, id_ in self.candidates(self.project_id, kind, span)}
+        ids |= {row.regression_id for row in rows if row.regression_id is not None}
         wanted = sorted(ids)
         if not wanted:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ _result = core(Result).c
 _RESULTS = select(
     _result.series_id, _result.revision_id, _result.environment_id, _result.value, _result.spread, _result.run_id
 ).where(one_of(_result.series_id, among("ids")), _result.state != "rejected")
+_OF_ONE = """
+SELECT revision_id, environment_id, value, spread, run_id FROM result WHERE series_id = ? AND state != 'rejected'
+"""
 Rows = tuple[Any, ...]
 """Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
 NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
@@ -69,6 +72,8 @@ class Frame:
 
 def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
     """The results of each series; absent: it has none."""
+    if session.get_bind().dialect.name == "sqlite":
+        return _rows_there(session, ids)
     result = session.connection().execute(_RESULTS, {"ids": list(ids)})
     cursor: Any = result.cursor
     rows = np.fromiter(cursor, _ROW)  # a million of them: as the driver gives them
@@ -83,6 +88,19 @@ def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
     return {int(of[a]): tuple(column[a:b] for column in arrays[1:]) for a, b in pairwise(starts)}
 
 
+def _rows_there(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
+    """The same from SQLite, where a question costs little: series by series, without its number in each row."""
+    cursor: Any = session.connection().connection.cursor()
+    found = {}
+    for one in ids:
+        flat = np.fromiter(chain.from_iterable(cursor.execute(_OF_ONE, (one,))), np.float64)  # numbers of rows fit
+        if flat.size:
+            revision, environment, value, spread, run = np.ascontiguousarray(flat.reshape(-1, 5).T)
+            found[one] = (*(c.astype(np.int64) for c in (revision, environment)), value, spread, run.astype(np.int64))
+    cursor.close()
+    return found
+
+
 def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     """The points of a series that was measured once at every commit in each environment; None for any other, whose
     points have to be put together one by one.
@@ -95,15 +113,21 @@ def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     x, y = x[order], value[order].astype(np.float64)
     if not x.size:
         return Columns.of((), ())
-    known, first, codes = np.unique(environment[order], return_index=True, return_inverse=True)
-    arrived = np.argsort(first)  # environments are numbered as they come
-    env = np.argsort(arrived)[codes]
+    names, env = _numbered(environment[order])
     if not np.isfinite(y).all() or _several(x, env):
         return None
     size = np.abs(y)
     within = np.divide(spread[order], size, out=np.zeros_like(y), where=size > 0.0)
-    names = tuple(map(str, known[arrived].tolist()))
     return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
+
+
+def _numbered(environment: Ints) -> tuple[tuple[str, ...], Ints]:
+    """Names of the environments, and their numbers, which they have as they come."""
+    if (environment == environment[0]).all():
+        return (str(int(environment[0])),), np.zeros(environment.size, np.int64)
+    known, first, codes = np.unique(environment, return_index=True, return_inverse=True)
+    arrived = np.argsort(first)
+    return tuple(map(str, known[arrived].tolist())), np.argsort(arrived)[codes]
 
 
 def _several(x: Ints, env: Ints) -> bool:

@@ -35,7 +35,7 @@ _JOB = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """``jobs`` new ones, ``skipped`` that are measured or on their way already"""
+    """``jobs`` new ones, ``skipped`` that are measured or on their way already."""
 
     jobs: int = 0
     skipped: int = 0

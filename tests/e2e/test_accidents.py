@@ -14,7 +14,7 @@ RUNS = "select count(*) from run"
 DISTINCT = "select count(distinct job_id || ':' || side || ':' || benchmark_key || ':' || replicate) from run"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("acme_plugin")
 def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verdict(
     groundspeed: Groundspeed, counted: Callable[..., Counted], monkeypatch: pytest.MonkeyPatch
@@ -55,16 +55,16 @@ def test_kills_lose_nothing_and_double_nothing_and_a_pushed_commit_gets_its_verd
 
 def killed_in_the_middle(groundspeed: Groundspeed, demo: tuple[str, ...]) -> None:
     with groundspeed.running(*demo) as process:
-        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 240)
         for worker in groundspeed.children("groundspeed.cli", "worker"):
             worker.send_signal(signal.SIGKILL)
         done = groundspeed.query(RUNS)[0][0]
-        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
-        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
+        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 240)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 240)
         for service in groundspeed.children("groundspeed.service", "api"):
             service.send_signal(signal.SIGKILL)
         done = groundspeed.query(RUNS)[0][0]
-        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 120)
-        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 120)
+        groundspeed.wait("a result after that", lambda: groundspeed.query(RUNS)[0][0] > done, 240)
+        groundspeed.wait("a benchmark process", groundspeed.benchmark_runs, 240)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

@@ -26,7 +26,7 @@ from groundspeed.workers import sandbox
 from .conftest import CONFIG, PLUGIN, Groundspeed
 
 MAINTAINER, STRANGER = "ann", "mallory"
-LIMIT_S = 180.0
+LIMIT_S = 300.0
 OUTAGE_S = 6.0
 HOSTILE = "</title><script>alert(1)</script> @everyone \x1b[31m![x](http://evil)"
 ENTRY_POINTS = "[groundspeed.benchmarks]\npingpong = acme_bench:PLUGIN\n"

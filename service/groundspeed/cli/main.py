@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from dataclasses import asdict
@@ -48,6 +49,7 @@ def _options(
 
 def main() -> None:
     """The console script."""
+    gc.set_threshold(20_000, 20, 20)  # most of what a command makes it needs until it ends, its modules above all
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal's encoding cannot say is written as its number
             stream.reconfigure(errors="backslashreplace")

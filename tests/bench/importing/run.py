@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 PART = """
+import gc
+gc.set_threshold(20_000, 20, 20)  # as the command does
 import json, resource, sys, time
 from datetime import UTC, datetime
 from pathlib import Path

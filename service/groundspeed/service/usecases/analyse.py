@@ -7,6 +7,7 @@ wait.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, StaleStateError, detect
+from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import analyse_many, foretold, grouping
 from groundspeed.service.usecases.analysis_rows import ask_for_more, ledger, store_changes, stored
 from groundspeed.service.usecases.detecting import Looked, ahead, continues
@@ -50,10 +52,12 @@ def _analyse(db: Database, series_ids: Sequence[int], now: datetime, *, only_mar
         return sum(_analyse_one(db, one, now, only_marked=only_marked) for one in series_ids)
     with db.read() as session:
         lists = analyse_many.by_project(session, series_ids)
-    with ahead(db, lists) as looked:
-        return sum(
-            _analyse_list(db, one, now, looked.of(nth), only_marked=only_marked) for nth, one in enumerate(lists)
-        )
+    done = 0
+    with rare_collection(), ahead(db, lists) as looked:
+        for nth, one in enumerate(lists):
+            done += _analyse_list(db, one, now, looked.of(nth), only_marked=only_marked)
+            gc.collect(1)
+    return done
 
 
 def _analyse_list(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from groundspeed.service.formats.records import (
     stumbled,
 )
 from groundspeed.service.formats.source import Document
+from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import import_finish, import_order
 from groundspeed.service.usecases.import_naming import Naming
 from groundspeed.service.usecases.import_order import Graph
@@ -148,12 +149,12 @@ def run(
         project = _project(session, options.project, now)
         request = request_of(session, project, now)
     importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, meanwhile)
-    with Sources(options.paths) as sources:
-        with _rare_collection():
+    with rare_collection():
+        with Sources(options.paths) as sources:
             importer.all(sources)
-        summary.refused += sources.refused
-    with db.transaction() as session:
-        importer.finish(session, now)
+            summary.refused += sources.refused
+        with db.transaction() as session:
+            importer.finish(session, now)
     return summary
 
 
@@ -384,15 +385,3 @@ def _belongs(group: list[Record], record: Record) -> bool:
         and all(r.metric.name != record.metric.name for r in group)
         and len(group) < 500
     )
-
-
-@contextmanager
-def _rare_collection() -> Iterator[None]:
-    """Rows that wait to be written are millions of objects without cycles: once a batch is enough to look for some."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()

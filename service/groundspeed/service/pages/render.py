@@ -21,7 +21,7 @@ ROWS = 150
 POINTS = 50
 """Rows of points below a graph, all of its series together; each has a link to older ones."""
 _PAUSE = "\0"
-"""What a template writes where its head ends; no text that is kept has this character."""
+"""What a template writes where a part ends; no text that is kept has this character."""
 
 
 @lru_cache(maxsize=1)
@@ -88,12 +88,18 @@ def render(template: str, model: View, *, path: str, theme: str = "auto", **more
 def in_parts(
     template: str, head: View, whole: Callable[[], View], *, path: str, theme: str = "auto", **more: Any
 ) -> Iterator[str]:
-    """The same page in two parts: what stands before its ``pause``, from ``head`` alone, and all that follows."""
+    """The same page in parts, each up to a ``pause`` of its template; the first is made of ``head`` alone."""
     chosen = theme if theme in THEMES else "auto"
     given = {"view": head, "whole": whole, "pause": _PAUSE, "path": path, "theme": chosen, **more}
     pieces = environment().get_template(template).generate(given)
-    yield "".join(iter(pieces.__next__, _PAUSE))
-    yield "".join(pieces)
+    part: list[str] = []
+    for piece in pieces:
+        if piece == _PAUSE:
+            yield "".join(part)
+            part.clear()
+        else:
+            part.append(piece)
+    yield "".join(part)
 
 
 def with_query(query: Mapping[str, str], **changes: str | int | None) -> str:

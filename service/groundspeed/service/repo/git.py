@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
 
 from groundspeed.service.errors import Unavailable
 
@@ -36,50 +35,73 @@ def git(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
     hold: Sequence[int] = (),
-    long: bool = False,
 ) -> str:
     """Standard output of a git command, decoded with replacement. ``hold``: descriptors of locks that it keeps.
-    ``long``: megabytes are expected, which come through a file in one piece.
 
     Raises :class:`GitFailed`, or :class:`Unavailable` when git is missing or takes longer than ``timeout_s``.
     """
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    with TemporaryFile() if long else nullcontext() as file:
-        done = _run(["git", *settings, *arguments], cwd, env or {}, timeout_s, hold, file)
-        if done.returncode != 0:
-            raise GitFailed(arguments, done.returncode, done.stderr.decode(errors="replace"))
-        if file is not None:
-            file.seek(0)
-        return (done.stdout if file is None else file.read()).decode("utf-8", "replace")
-
-
-def _run(
-    command: Sequence[str],
-    cwd: Path | None,
-    env: Mapping[str, str],
-    timeout_s: float,
-    hold: Sequence[int],
-    file: IO[bytes] | None,
-) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            command,
+    with _told(arguments, cwd, timeout_s):
+        done = subprocess.run(
+            _command(arguments),
             cwd=cwd,
-            env=_environment(env),
+            env=_environment(env or {}),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if file is None else file,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=timeout_s,
             check=False,
             pass_fds=hold,
         )
+    if done.returncode != 0:
+        raise GitFailed(arguments, done.returncode, done.stderr.decode(errors="replace"))
+    return done.stdout.decode("utf-8", "replace")
+
+
+@contextmanager
+def started(*arguments: str, cwd: Path, timeout_s: float) -> Iterator[Callable[[], str]]:
+    """Has git run beside what the block does; gives what waits for its standard output, and raises as :func:`git`."""
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        with _told(arguments, cwd, timeout_s):
+            process = subprocess.Popen(
+                _command(arguments),
+                cwd=cwd,
+                env=_environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+
+        def said() -> str:
+            with _told(arguments, cwd, timeout_s):
+                status = process.wait(timeout_s)
+            for file in (output, errors):
+                file.seek(0)
+            if status != 0:
+                raise GitFailed(arguments, status, errors.read().decode(errors="replace"))
+            return output.read().decode("utf-8", "replace")
+
+        try:
+            yield said
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return ["git", *(word for setting in _SETTINGS for word in ("-c", setting)), *arguments]
+
+
+@contextmanager
+def _told(arguments: Sequence[str], cwd: Path | None, timeout_s: float) -> Iterator[None]:
+    """Says in words why git cannot be run, or did not end."""
+    try:
+        yield
     except FileNotFoundError:
         if cwd is not None and not cwd.is_dir():
             raise Unavailable(f"There is no folder {cwd}.", "Name one that is there.") from None
         raise Unavailable("git is not installed.", "Install git (2.25 or later) and start again.") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(
-            f"git {command[1 + 2 * len(_SETTINGS)]} took longer than {timeout_s:.0f} s.",
+            f"git {arguments[0]} took longer than {timeout_s:.0f} s.",
             "Look at the network, or raise GROUNDSPEED_GIT_TIMEOUT_S.",
         ) from None
 

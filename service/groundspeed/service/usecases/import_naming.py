@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,7 +13,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.tables import Revision
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.formats.records import Origin, Where
-from groundspeed.service.usecases.import_order import Graph
+from groundspeed.service.usecases.import_order import Later
 
 _SHORT, _WHOLE = re.compile(r"[0-9a-f]{6,39}"), 40
 """What may be the beginning of a whole hash, and how long one is: a number of Subversion is neither."""
@@ -27,8 +26,7 @@ class Naming:
     """
 
     project_id: int
-    graph: Callable[[], Graph | None]
-    """Asked for with the first result that names a commit."""
+    graph: Later
     commit: str
     time: datetime | None
     _resolved: dict[str, str] = field(default_factory=dict)
@@ -48,7 +46,7 @@ class Naming:
     def _resolve(self, session: Session, commit: str) -> str:
         known = self._resolved.get(commit)
         if known is None:
-            graph = self.graph()
+            graph = self.graph.read() if len(commit) != self.graph.length else None
             known = graph.resolve(commit) if graph else commit
             if known == commit and _SHORT.fullmatch(commit):
                 longer = [sha for sha in self._of_project(session) if sha.startswith(commit)]

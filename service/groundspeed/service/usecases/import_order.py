@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from groundspeed.service.errors import Invalid
-from groundspeed.service.repo.git import GitFailed, git
+from groundspeed.service.repo.git import GitFailed, git, started
 
 _SURELY_A_TIME = 12
 """So many digits and more may be beyond what a date can be."""
@@ -112,22 +112,36 @@ class Graph:
         return order
 
 
-def of_repository(path: Path, branch: str = "") -> Callable[[], Graph]:
-    """The history of a local git repository, read when it is first asked for. Raises :class:`Invalid` when it is none
-    or has no such branch, which is looked up at once.
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A graph that is read when it is first asked for; None: there is none. ``length`` is that of its hashes (0: not
+    known): one as long stands for itself.
+    """
+
+    read: Callable[[], Graph | None]
+    length: int = 0
+
+
+NO_GRAPH = Later(lambda: None)
+
+
+@contextmanager
+def of_repository(path: Path, branch: str = "") -> Iterator[Later]:
+    """The history of a local git repository, which git tells while the block does something else. Raises
+    :class:`Invalid` at once when it is none or has no such branch.
     """
     name = branch or "HEAD"
     with _readable(path, name):
         tip = git("rev-parse", "--verify", f"{name}^{{commit}}", cwd=path).strip()
+    with started("log", f"--format={FORMAT}", "--decorate-refs=refs/tags/*", tip, cwd=path, timeout_s=600.0) as said:
 
-    @cache
-    def history() -> Graph:
-        arguments = f"--format={FORMAT}", "--decorate-refs=refs/tags/*", tip
-        with _readable(path, name):
-            log = git("log", *arguments, cwd=path, timeout_s=600.0, long=True)
-        return _graph(log.split("\n"), f"the git repository {path.name}", tip)
+        @cache
+        def read() -> Graph:
+            with _readable(path, name):
+                log = said()
+            return _graph(log.split("\n"), f"the git repository {path.name}", tip)
 
-    return history
+        yield Later(read, len(tip))
 
 
 @contextmanager

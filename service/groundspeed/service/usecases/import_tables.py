@@ -23,7 +23,7 @@ from groundspeed.service.formats.records import Scalar
 PLUGIN_PREFIX = "import."
 """Benchmarks that came from elsewhere: no worker offers such a plugin."""
 SORTED_KB = 8192
-ROWS_AT_ONCE = 50
+ROWS_AT_ONCE = 100
 """In one statement of SQLite: what surrounds a statement costs as much as writing a row."""
 _ROWS_TAKEN = 1000
 

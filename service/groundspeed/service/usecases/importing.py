@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from sqlmodel import Session
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request
-from groundspeed.service.errors import Invalid
+from groundspeed.service.errors import Invalid, Unavailable
 from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare
 from groundspeed.service.formats.records import (
@@ -39,7 +39,7 @@ from groundspeed.service.formats.source import Document
 from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import import_finish, import_order
 from groundspeed.service.usecases.import_naming import Naming
-from groundspeed.service.usecases.import_order import Graph
+from groundspeed.service.usecases.import_order import Later
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Added, Writer
 from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
@@ -143,13 +143,12 @@ def run(
     needed next.
     """
     check_format(options.format)
-    graph = _graph(options)
     summary = Summary(options.project)
-    with db.transaction() as session:
-        project = _project(session, options.project, now)
-        request = request_of(session, project, now)
-    importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, meanwhile)
-    with rare_collection():
+    with rare_collection(), _graph(options) as graph:
+        with db.transaction() as session:
+            project = _project(session, options.project, now)
+            request = request_of(session, project, now)
+        importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, meanwhile)
         with Sources(options.paths) as sources:
             importer.all(sources)
             summary.refused += sources.refused
@@ -168,13 +167,16 @@ def check_format(name: str) -> None:
         raise Invalid(f"There is no format {name}.", f"Known are {', '.join(sorted(detect.BY_NAME))}.")
 
 
-def _graph(options: Options) -> Callable[[], Graph | None]:
+@contextmanager
+def _graph(options: Options) -> Iterator[Later]:
     if options.repo is not None and options.graph is not None:
         raise Invalid("--repo and --graph both give the order of commits.", "Give one of them.")
     if options.repo is not None:
-        return import_order.of_repository(options.repo, options.branch)
+        with import_order.of_repository(options.repo, options.branch) as later:
+            yield later
+        return
     given = import_order.of_file(options.graph) if options.graph is not None else None
-    return lambda: given
+    yield Later(lambda: given)
 
 
 def _project(session: Session, slug: str, now: datetime) -> int:
@@ -203,7 +205,7 @@ class Importer:
 
     db: Database
     options: Options
-    graph: Callable[[], Graph | None]
+    graph: Later
     summary: Summary
     writer: Writer
     progress: Progress = _silent
@@ -230,7 +232,7 @@ class Importer:
                     self._look_ahead(session)
                 first = False
                 self.writer.places.look_again()
-                with without_index(session, self.meanwhile) as fresh:
+                with without_index(session, self._beside) as fresh:
                     for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
                         exhausted = exhausted or self._batch(session, items)
                         self.writer.flush(session, ordered=not fresh)
@@ -238,6 +240,11 @@ class Importer:
                 # Marked with its results, so that none is overlooked if the import is cut before its end.
                 self._news.update(self.writer.mark(session, whole=True))
             gc.collect(1)
+
+    def _beside(self) -> None:
+        with suppress(Invalid, Unavailable):  # whoever needs the graph is told
+            self.graph.read()
+        self.meanwhile()
 
     def _first(self) -> AbstractContextManager[Session]:
         with self.db.read() as session:
@@ -366,7 +373,7 @@ class Importer:
 
     def finish(self, session: Session, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
-        order = import_finish.finish(session, self.writer, self.graph(), now)
+        order = import_finish.finish(session, self.writer, self.graph.read(), now)
         self.summary.order, self.summary.revisions = order.words, order.revisions
         self.summary.unplaced = order.unplaced
         self.writer.touched |= self._news  # again: what was looked at meanwhile had no place yet

@@ -25,6 +25,7 @@ from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.formats.source import Document
 from groundspeed.service.usecases import importing
 from groundspeed.service.usecases.columns import columns
+from groundspeed.service.usecases.import_order import NO_GRAPH
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Writer
 from groundspeed.service.usecases.import_sources import is_archive
@@ -97,7 +98,7 @@ def _in_one(db: Database, document: Document, options: Options, now: datetime) -
     with db.transaction() as session:
         project = _project(session, options.project)
         places = Places(project, importing.request_of(session, project, now), now, known=db.known)
-        Importer(db, options, lambda: None, summary, Writer(places)).few(session, document, now)
+        Importer(db, options, NO_GRAPH, summary, Writer(places)).few(session, document, now)
     places.keep()
     return summary
 

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[3]
 QUICK = {"warmup_max_s": 2.0, "min_time_s": 0.3, "max_time_s": 0.8, "max_samples": 100}
 GRACE_S = 10.0
 """A process that has its turn when the time of its line is up may take so much longer."""
+COMES_S = 120.0
+"""So long a process may take from its start to its gate."""
 STACKS_S = 1.0
 MANY = 2
 """From so many processes ahead on, more are started where that is not enough."""
@@ -80,7 +82,7 @@ class Started:
         outcome = ""
         try:
             self.gate.open()
-            self._come(begin + at_most_s)
+            self._come(begin + min(COMES_S, at_most_s))
             try:
                 self.process.wait(max(0.1, min(self.timeout_s, at_most_s)))
             except subprocess.TimeoutExpired:

@@ -150,10 +150,14 @@ def _by_row(block: Sequence[Sequence[Any]]) -> list[Any]:
 def _insert_flat(
     session: Session, table: type[SQLModel], columns: Sequence[str], blocks: Iterable[list[Any]], same: Same
 ) -> None:
+    connection = session.connection()
     names = ", ".join(f'"{c}"' for c in (*columns, *same))
     marks = ", ".join(["?"] * len(columns) + [_literal(value) for value in same.values()])
-    insert = f'INSERT INTO "{core(table).name}" ({names}) VALUES '  # noqa: S608 - names are our own
-    size, rest = len(columns) * ROWS_AT_ONCE, list[Any]()
+    # FAIL: SQLite need not be able to undo a statement, for which it would copy every page that the statement changes.
+    # Whoever fails here gives up the transaction. While references are checked it copies all the same.
+    insert = f'INSERT OR FAIL INTO "{core(table).name}" ({names}) VALUES '  # noqa: S608 - names are our own
+    at_once = 1 if connection.exec_driver_sql("PRAGMA foreign_keys").scalar() else ROWS_AT_ONCE
+    size, rest = len(columns) * at_once, list[Any]()
 
     def together() -> Iterator[list[Any]]:
         for block in blocks:
@@ -162,9 +166,9 @@ def _insert_flat(
             yield from (rest[start : start + size] for start in range(0, whole, size))
             del rest[:whole]
 
-    cursor: Any = session.connection().connection.cursor()
+    cursor: Any = connection.connection.cursor()
     try:
-        cursor.executemany(insert + ", ".join([f"({marks})"] * ROWS_AT_ONCE), together())
+        cursor.executemany(insert + ", ".join([f"({marks})"] * at_once), together())
         last = (rest[start : start + len(columns)] for start in range(0, len(rest), len(columns)))
         cursor.executemany(f"{insert}({marks})", last)
     except sqlite3.Error as error:

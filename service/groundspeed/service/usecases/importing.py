@@ -80,6 +80,8 @@ class Options:
     """Of sources that name the projects of their results: the one to take; ``*``: all of them."""
     processes: int = 0
     """Processes that read asv trees beside this one; 0: as many as pay, -1: none."""
+    alone: bool = True
+    """Nobody is kept waiting who would read the store meanwhile."""
 
 
 @dataclass(slots=True)
@@ -248,7 +250,7 @@ class Importer:
 
     def _first(self) -> AbstractContextManager[Session]:
         with self.db.read() as session:
-            into_nothing = is_empty(session)
+            into_nothing = self.options.alone and is_empty(session)
         return self.db.first_of_many(into_nothing=into_nothing)
 
     def _look_ahead(self, session: Session) -> None:

@@ -90,7 +90,7 @@ def _as_history(db: Database, shown: str, body: bytes, options: Options, now: da
     with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
         path = Path(folder) / shown
         path.write_bytes(body)
-        return importing.run(db, replace(options, paths=(path,)), now)
+        return importing.run(db, replace(options, paths=(path,), alone=False), now)
 
 
 def _in_one(db: Database, document: Document, options: Options, now: datetime) -> Summary:

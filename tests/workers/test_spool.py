@@ -166,6 +166,25 @@ def test_lines_that_were_dropped_leave_a_line(service: Any, client: Client, monk
     assert [(line["seq"], line["text"]) for line in service.logs] == [(4, gap), (5, "line 4"), (6, "line 5")]
 
 
+def test_lines_that_go_while_they_are_being_sent_are_not_told_as_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt_module, "_LOG_MOST", 2)
+    sent: list[tuple[int, str]] = []
+
+    class Slow:
+        def log(self, _attempt: str, batch: v1.LogBatch) -> None:
+            for k in range(3 if not sent else 0):
+                attempt.line("stdout", f"later {k}")
+            sent.extend((line.seq, line.text) for line in batch.lines)
+
+    attempt = Attempt(Slow(), "a1", 30.0)  # type: ignore[arg-type]
+    for k in range(2):
+        attempt.line("stdout", f"line {k}")
+    attempt._send_batches()
+    assert sent[:2] == [(1, "line 0"), (2, "line 1")]
+    assert sent[2][1].startswith("1 lines before this one were dropped")
+    assert sent[3:] == [(4, "later 1"), (5, "later 2")]
+
+
 def test_an_outage_delays_results_and_loses_none(service: Any, spool: Spool, delivery: Delivery) -> None:
     """While the service answers 503 everything stays on disk."""
     service.attempts["a1"] = 7

@@ -38,7 +38,8 @@ class Attempt:
         self._together = threading.Event()
         self._lines: deque[v1.LogLine] = deque()
         self._seq = 0
-        self._dropped = 0
+        self._told = 0
+        """Number of the last line that the service has been sent."""
         self._guard = threading.Lock()
         self._threads = [
             threading.Thread(target=self._keep_lease, name=f"lease {attempt_id}", daemon=True),
@@ -90,7 +91,6 @@ class Attempt:
             self._lines.append(v1.LogLine.model_validate(made))
             if len(self._lines) > _LOG_MOST:
                 self._lines.popleft()
-                self._dropped += 1
 
     def _keep_lease(self) -> None:
         while not self._ended.is_set():
@@ -125,19 +125,19 @@ class Attempt:
     def _send_batches(self) -> None:
         while True:
             with self._guard:
-                batch, dropped = tuple(self._lines)[:_LOG_BATCH], self._dropped
+                batch = tuple(self._lines)[:_LOG_BATCH]
             if not batch:
                 return
-            if dropped:
-                batch = (_gap(batch[0], dropped), *batch)
+            if missing := batch[0].seq - self._told - 1:
+                batch = (_gap(batch[0], missing), *batch)
             with contextlib.suppress(ServiceRefused):  # a refused line is refused for good; the results matter more
                 try:
                     self._client.log(self.id, v1.LogBatch(lines=batch))
                 except ServiceUnavailable:
                     return
             with self._guard:
-                self._dropped -= dropped
-                while self._lines and self._lines[0].seq <= batch[-1].seq:
+                self._told = batch[-1].seq
+                while self._lines and self._lines[0].seq <= self._told:
                     self._lines.popleft()
 
 

@@ -46,6 +46,14 @@ def test_it_is_sent_in_parts_packed_or_not(site: Site, view: ViewRoute) -> None:
     assert site.http.get(f"/projects/none{path[path.index('/', 10) :]}").status_code == 404
 
 
+@pytest.mark.parametrize(("accepted", "packed"), [("br, GZIP;q=0.5", True), ("gzip;q=0, identity", False)])
+def test_it_is_packed_for_who_takes_that(site: Site, accepted: str, packed: bool) -> None:
+    """Whether it is sent in parts or whole."""
+    for path in (f"/projects/{site.demo.slug}/commits/{site.demo.shas[-5]}", f"/projects/{site.demo.slug}"):
+        reply = site.http.get(path, headers={"accept-encoding": accepted})
+        assert ("content-encoding" in reply.headers, "</html>" in reply.text) == (packed, True)
+
+
 @pytest.mark.parametrize(
     ("error", "words"), [(Unavailable("It is gone.", "Wait."), "It is gone. Wait."), (KeyError(1), "Reload it.")]
 )

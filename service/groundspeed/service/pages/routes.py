@@ -11,7 +11,7 @@ from groundspeed.service.api import reference
 from groundspeed.service.api.access import PrincipalDep, needs
 from groundspeed.service.api.routes.loaders import Db, InParts, load_graph
 from groundspeed.service.api.routes.reach import project_of_path, within
-from groundspeed.service.api.routes.views import VIEWS, ViewRoute, with_etag
+from groundspeed.service.api.routes.views import VIEWS, ViewRoute, takes_gzip, with_etag
 from groundspeed.service.errors import NotFound
 from groundspeed.service.pages import actions, campaigns, channels, feed, people, render, streamed, svg
 from groundspeed.service.pages.routing import HEADERS, PageRoute, page
@@ -82,7 +82,7 @@ def api_reference(request: Request) -> Response:
 @public.get("/assets/{name}")
 def asset(request: Request, name: str) -> Response:
     """A built file. Names carry a hash of the content, so that they may be kept for ever."""
-    found = render.assets().read(name, gzip="gzip" in request.headers.get("accept-encoding", ""))
+    found = render.assets().read(name, gzip=takes_gzip(request))
     if found is None:
         raise NotFound(
             f"There is no asset {name!r}.", "The page that asked for it is older than the service: reload it."

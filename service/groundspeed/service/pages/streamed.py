@@ -20,6 +20,7 @@ from fastapi.responses import StreamingResponse
 from markupsafe import escape
 
 from groundspeed.service.api.routes.loaders import InParts
+from groundspeed.service.api.routes.views import takes_gzip
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.pages import render
 from groundspeed.service.pages.routing import me, page_headers
@@ -65,7 +66,7 @@ def page(request: Request, template: str, parts: InParts) -> Response:
             if content == _hash(first):
                 return Response(status_code=304, headers={"ETag": tag, "Cache-Control": headers["Cache-Control"]})
     headers["ETag"] = f'W/"{uuid.uuid4().hex[:24]}"'
-    packed = "gzip" in request.headers.get("accept-encoding", "")
+    packed = takes_gzip(request)
     if packed:
         headers["Content-Encoding"] = "gzip"
     body = _body(first, texts, headers["ETag"], packed=packed)

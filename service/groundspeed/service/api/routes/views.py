@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -83,6 +84,7 @@ VIEWS: tuple[ViewRoute, ...] = (
 
 PACK_FROM = 2000
 """Bytes from which an answer is packed."""
+_NO_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def with_etag(request: Request, response: Response) -> Response:
@@ -95,12 +97,21 @@ def with_etag(request: Request, response: Response) -> Response:
     return _packed(request, response)
 
 
+def takes_gzip(request: Request) -> bool:
+    """Whether the client names gzip, and not with a weight of nothing."""
+    for part in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, weight = part.partition(";")
+        if name.strip() == "gzip":
+            return not _NO_WEIGHT.fullmatch(weight.strip())
+    return False
+
+
 def _packed(request: Request, response: Response) -> Response:
     """Gzipped when it is long and the client takes that; level 4 costs a millisecond where 9 costs five."""
     vary = ", ".join(filter(None, [response.headers.get("vary", ""), "Accept-Encoding"]))
     response.headers["Vary"] = vary
     body = bytes(response.body)
-    if len(body) > PACK_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+    if len(body) > PACK_FROM and takes_gzip(request):
         response.body = gzip.compress(body, 4, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))

@@ -111,11 +111,19 @@ def test_one_folder_has_one_groundspeed(tmp_path: Path) -> None:
         pass
 
 
-def test_a_port_that_is_taken_or_not_ours_is_refused_in_words() -> None:
+def test_a_port_that_is_taken_or_not_ours_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Invalid, match="is taken by another program"):
         instance.free_port("127.0.0.1", taken.getsockname()[1])
+    assert instance.free_port("127.0.0.1", 0) > 0
+    tried, probed = list[int](), instance._probed
+
+    def counted(host: str, port: int) -> int:
+        tried.append(port)
+        return probed(host, port)
+
+    monkeypatch.setattr(instance, "_probed", counted)
     with pytest.raises(Invalid, match="cannot be listened on"):
         instance.free_port("203.0.113.1", 0)
-    assert instance.free_port("127.0.0.1", 0) > 0
+    assert len(tried) == 1, "of a host that is not this machine one port says it for all"

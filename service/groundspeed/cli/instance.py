@@ -79,10 +79,11 @@ def _held(data_dir: Path) -> Conflict:
 
 def free_port(host: str, port: int) -> int:
     """``port`` if it can be listened on, a free one for 0. Raises Invalid when it is taken or not allowed."""
+    found = _probed(host, port)
     for one in [] if port else random.sample(QUIET_PORTS, 50):
         with contextlib.suppress(Invalid):
             return _probed(host, one)
-    return _probed(host, port)
+    return found
 
 
 def _probed(host: str, port: int) -> int:

@@ -84,9 +84,17 @@ class Rank:
             return ""
         return text.rpartition(")")[2].split()[0]
 
+    def stderr_end(self) -> bytes:
+        """At most TAIL_BYTES, however much there is."""
+        try:
+            with self.stderr_path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
     def stderr_tail(self) -> str:
-        data = self.stderr_path.read_bytes() if self.stderr_path.exists() else b""
-        return data[-TAIL_BYTES:].decode("utf-8", "replace")
+        return self.stderr_end().decode("utf-8", "replace")
 
 
 @dataclass(slots=True)
@@ -297,7 +305,7 @@ class Ranks:
 
 
 def _wrote_stacks(rank: Rank) -> bool:
-    return _OUTERMOST in rank.stderr_path.read_bytes()[-TAIL_BYTES:]
+    return _OUTERMOST in rank.stderr_end()
 
 
 def _complains(event: Mapping[str, Any]) -> bool:

@@ -97,9 +97,11 @@ def without_index(session: Session, meanwhile: Callable[[], object]) -> Iterator
         connection.exec_driver_sql(f"PRAGMA {pragma}")
     beside = Thread(target=meanwhile)
     beside.start()
-    for index in indexes:
-        index.create(connection)
-    beside.join()
+    try:
+        for index in indexes:
+            index.create(connection)
+    finally:
+        beside.join()
     for pragma in ("threads = 0", f"cache_size = {kept}"):
         connection.exec_driver_sql(f"PRAGMA {pragma}")
 

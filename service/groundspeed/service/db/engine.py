@@ -15,7 +15,7 @@ from sqlmodel import Session
 from groundspeed.service.db.types import dump_json, load_json
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a SQLite writer waits for another one."""
+"""How long a SQLite writer waits for another one, and who opens a file for one that fills it."""
 CACHE_KB = 32_768
 """How much of a SQLite file a connection may keep in memory, in KiB: SQLite's own 2 MB are less than one page reads."""
 
@@ -83,7 +83,7 @@ class Database:
 
         ``into_nothing``: there is next to nothing in the database yet, so that SQLite undoes the transaction by cutting
         the file off, and need not write all of it twice. It does so where nobody else has the file open; who opens it
-        meanwhile waits.
+        meanwhile waits as long as for another writer.
         """
         if not self.is_sqlite:
             with self.transaction() as session:

@@ -19,6 +19,7 @@ from groundspeed.cli.exporting import export_results
 from groundspeed.cli.importing import import_results
 from groundspeed.cli.report import commit_of_this_job, report
 from groundspeed.client import OPERATIONS, Client
+from groundspeed.service.db import engine
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import GroundspeedError, Invalid, NotFound, Unavailable
@@ -204,3 +205,14 @@ def test_a_post_to_an_unknown_project_makes_none(sqlite_database: Database) -> N
     """A mistyped name in a CI job does not become a project."""
     with pytest.raises(NotFound, match="no project typo"):
         receiving.receive(sqlite_database, "typo", "x.json", HYPERFINE.encode(), NOW)
+
+
+def test_a_first_upload_keeps_nobody_from_reading(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service's readers do not wait for a large one, as those of a store that a command fills do."""
+    with sqlite_database.transaction() as session:
+        session.add(t.Project(slug="demo", name="demo", repo_url=""))
+    kept_out = []
+    monkeypatch.setattr(engine, "_write_once", lambda _: kept_out.append(1))
+    monkeypatch.setattr(receiving, "FEW_BYTES", 0)
+    added = receiving.receive(sqlite_database, "demo", "x.json", HYPERFINE.encode(), NOW, commit="ab" * 20).added
+    assert (added.results > 0, kept_out) == (True, [])

@@ -46,6 +46,14 @@ def test_it_is_sent_in_parts_packed_or_not(site: Site, view: ViewRoute) -> None:
     assert site.http.get(f"/projects/none{path[path.index('/', 10) :]}").status_code == 404
 
 
+def test_a_tag_is_no_answer_to_who_would_see_another_page(site: Site) -> None:
+    path = f"/projects/{site.demo.slug}/commits/{site.demo.shas[-5]}"
+    tag = site.http.get(path).headers["etag"]
+    other = site.http.get(path, headers={"if-none-match": tag, "cookie": "theme=dark"})
+    assert (other.status_code, 'data-theme="dark"' in other.text) == (200, True)
+    assert site.http.get(path, headers={"if-none-match": f"{other.headers['etag']}, {tag}"}).headers["etag"] == tag
+
+
 @pytest.mark.parametrize(("accepted", "packed"), [("br, GZIP;q=0.5", True), ("gzip;q=0, identity", False)])
 def test_it_is_packed_for_who_takes_that(site: Site, accepted: str, packed: bool) -> None:
     """Whether it is sent in parts or whole."""

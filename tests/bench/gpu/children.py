@@ -84,7 +84,8 @@ class Started:
             self.gate.open()
             self._come(begin + min(COMES_S, at_most_s))
             try:
-                self.process.wait(max(0.1, min(self.timeout_s, at_most_s)))
+                left_s = begin + at_most_s - time.perf_counter()
+                self.process.wait(max(0.1, min(self.timeout_s, left_s)))
             except subprocess.TimeoutExpired:
                 outcome = "timeout"
                 with contextlib.suppress(ProcessLookupError):

@@ -207,6 +207,23 @@ def test_commits_without_a_repository_are_ordered_by_date_and_it_says_so(
     assert bring(sqlite_database, tmp_path / "results").order == "the order that the project has already"
 
 
+def test_a_history_that_git_stumbles_over_says_so_and_costs_no_results(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """It is found out only when results are stored; with the mended repository they get their places."""
+    shas = trees.repository(tmp_path / "repo", 5)
+    count = trees.write_tree(tmp_path / "results", shas)
+    lost = next((tmp_path / "repo").rglob(shas[1][2:]))
+    lost.rename(tmp_path / "lost")
+    with pytest.raises(Invalid, match="cannot be read") as raised:
+        bring(sqlite_database, tmp_path / "results", repo=tmp_path / "repo")
+    assert "stored stay" in raised.value.advice
+    assert rows(sqlite_database)["Result"] == count
+    (tmp_path / "lost").rename(lost)
+    again = bring(sqlite_database, tmp_path / "results", repo=tmp_path / "repo")
+    assert (again.added.results, again.unplaced, again.revisions) == (0, 0, 5)
+
+
 def test_short_commits_find_their_full_name(sqlite_database: Database, tmp_path: Path) -> None:
     """ "abc1234" of a tool is the commit that asv names in full: one revision, not two."""
     shas = trees.repository(tmp_path / "repo", 3)

@@ -123,21 +123,22 @@ class Later:
 
 
 NO_GRAPH = Later(lambda: None)
+_AGAIN = "Look at it with `git fsck`, then import again: results that are stored stay, and none is stored twice."
 
 
 @contextmanager
 def of_repository(path: Path, branch: str = "") -> Iterator[Later]:
     """The history of a local git repository, which git tells while the block does something else. Raises
-    :class:`Invalid` at once when it is none or has no such branch.
+    :class:`Invalid` at once when it is none or has no such branch, and later when git stumbles over the history.
     """
     name = branch or "HEAD"
-    with _readable(path, name):
+    with _readable(f"{path} has no commit {name}", "Give a git repository, and --branch."):
         tip = git("rev-parse", "--verify", f"{name}^{{commit}}", cwd=path).strip()
     with started("log", f"--format={FORMAT}", "--decorate-refs=refs/tags/*", tip, cwd=path, timeout_s=600.0) as said:
 
         @cache
         def read() -> Graph:
-            with _readable(path, name):
+            with _readable(f"The history of {path} cannot be read", _AGAIN):
                 log = said()
             return _graph(log.split("\n"), f"the git repository {path.name}", tip)
 
@@ -145,11 +146,11 @@ def of_repository(path: Path, branch: str = "") -> Iterator[Later]:
 
 
 @contextmanager
-def _readable(path: Path, name: str) -> Iterator[None]:
+def _readable(otherwise: str, advice: str) -> Iterator[None]:
     try:
         yield
     except (GitFailed, OSError) as error:
-        raise Invalid(f"{path} has no commit {name} ({error}).", "Give a git repository, and --branch.") from error
+        raise Invalid(f"{otherwise} ({error}).", advice) from error
 
 
 def of_file(path: Path) -> Graph:

@@ -18,9 +18,10 @@ import numpy as np
 from fleet import Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases import nodes
-from groundspeed.service.usecases.campaigns import create, step
+from groundspeed.service.usecases.campaigns import create, step, view
 from groundspeed.service.usecases.ingest import ingest_runs
 from groundspeed.service.wire import v1
+from groundspeed.service.wire.campaigns import CampaignPage
 
 CONFIG = """\
 [project]
@@ -218,3 +219,11 @@ def rack(db: Database, folder: Path, count: int = 12, **changes: Machine) -> Rac
     made.register()
     made.fleet.add()
     return made
+
+
+def page(one: Rack, name: str = "driver-580") -> CampaignPage:
+    return view.campaign(one.db, name)
+
+
+def said(one: Rack) -> str:
+    return "\n".join(page(one).findings)

@@ -9,29 +9,14 @@ from typing import Any
 import pytest
 
 from groundspeed.service.db import tables as t
-from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Invalid, NotFound
-from groundspeed.service.usecases.campaigns import commands, hooks, report, view
-from groundspeed.service.wire.campaigns import CampaignPage
-from rack import Rack, rack
+from groundspeed.service.usecases.campaigns import commands, hooks, report
+from rack import Rack, page, said
 
 NEW = "580.65.06"
 
 
 Make = Callable[..., Rack]
-
-
-@pytest.fixture
-def make(sqlite_database: Database, tmp_path: Path) -> Make:
-    return lambda count=6, **changes: rack(sqlite_database, tmp_path, count, **changes)
-
-
-def page(one: Rack, name: str = "driver-580") -> CampaignPage:
-    return view.campaign(one.db, name)
-
-
-def said(one: Rack) -> str:
-    return "\n".join(page(one).findings)
 
 
 def test_abort_takes_nothing_further_and_resume_goes_on_where_it_stood(make: Make) -> None:

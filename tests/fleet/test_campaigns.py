@@ -9,27 +9,13 @@ import pytest
 
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases.campaigns import commands, stragglers, view
-from groundspeed.service.wire.campaigns import CampaignPage
-from rack import Machine, Rack, rack
+from groundspeed.service.usecases.campaigns import commands, stragglers
+from rack import Machine, Rack, page, rack, said
 
 NEW = "580.65.06"
 
 
 Make = Callable[..., Rack]
-
-
-@pytest.fixture
-def make(sqlite_database: Database, tmp_path: Path) -> Make:
-    return lambda count=6, **changes: rack(sqlite_database, tmp_path, count, **changes)
-
-
-def page(one: Rack, name: str = "driver-580") -> CampaignPage:
-    return view.campaign(one.db, name)
-
-
-def said(one: Rack) -> str:
-    return "\n".join(page(one).findings)
 
 
 # --- the story --------------------------------------------------------------------------------------------------------

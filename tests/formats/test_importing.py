@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, func, inspect, select
+from sqlalchemy import Index, delete, func, inspect, select
 from sqlmodel import col
 
 from formats import trees
@@ -16,7 +17,7 @@ from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid
 from groundspeed.service.formats import prepared
-from groundspeed.service.usecases import analyse, import_rows, importing, receiving
+from groundspeed.service.usecases import analyse, import_rows, import_tables, importing, receiving
 from groundspeed.service.usecases.importing import Options, Summary
 from groundspeed.service.usecases.topics import ANALYSE
 
@@ -222,6 +223,33 @@ def test_a_history_that_git_stumbles_over_says_so_and_costs_no_results(
     (tmp_path / "lost").rename(lost)
     again = bring(sqlite_database, tmp_path / "results", repo=tmp_path / "repo")
     assert (again.added.results, again.unplaced, again.revisions) == (0, 0, 5)
+
+
+def test_an_index_that_cannot_be_made_ends_with_what_ran_beside_it_and_leaves_the_connection_as_it_was(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def beside() -> None:
+        time.sleep(0.2)
+        ended.append("beside")
+
+    def settings() -> list[int]:
+        with sqlite_database.engine.connect() as connection:
+            return [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("threads", "cache_size")]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no space")
+
+    before = settings()
+    with (
+        pytest.raises(OSError, match="no space"),
+        sqlite_database.transaction() as session,
+        import_tables.without_index(session, beside),
+    ):
+        monkeypatch.setattr(Index, "create", refuse)
+    assert ended == ["beside"]
+    assert settings() == before
 
 
 def test_short_commits_find_their_full_name(sqlite_database: Database, tmp_path: Path) -> None:

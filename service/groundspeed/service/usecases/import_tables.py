@@ -23,9 +23,11 @@ from groundspeed.service.formats.records import Scalar
 PLUGIN_PREFIX = "import."
 """Benchmarks that came from elsewhere: no worker offers such a plugin."""
 SORTED_KB = 8192
+"""How much of an index is sorted at a time."""
 ROWS_AT_ONCE = 100
 """In one statement of SQLite: what surrounds a statement costs as much as writing a row."""
 _ROWS_TAKEN = 1000
+"""From the rows that are given, at a time: a multiple of that."""
 
 
 def link_versions(session: Session, project_id: int) -> int:
@@ -102,8 +104,8 @@ def without_index(session: Session, meanwhile: Callable[[], object]) -> Iterator
             index.create(connection)
     finally:
         beside.join()
-    for pragma in ("threads = 0", f"cache_size = {kept}"):
-        connection.exec_driver_sql(f"PRAGMA {pragma}")
+        for pragma in ("threads = 0", f"cache_size = {kept}"):  # the connection goes on in others' hands
+            connection.exec_driver_sql(f"PRAGMA {pragma}")
 
 
 Same = Mapping[str, str | int | None]

@@ -123,20 +123,44 @@ TABLE = """\
 
 
 def test_collectives_stand_beside_the_tables_of_nccl_tests_launch_by_launch(tmp_path):
-    for launch in ("eager", "graph", "graph"):
+    runs = [("eager", "14.00", "one process"), ("graph", "12.00", "one process"), ("graph", "12.60", "one process"),
+            ("graph", "11.00", "a process a device")]  # fmt: skip
+    for launch, us, layout in runs:
         with (tmp_path / "perf.txt").open("a") as file:
-            file.write(f"## all_gather {launch} 2\n{TABLE.replace('14.00', '12.00') if launch == 'graph' else TABLE}\n")
+            file.write(f"## all_gather {launch} 2 {layout}\n{TABLE.replace('14.00', us)}\n")
     peers = collectives_beside.by_nccl_tests(tmp_path / "perf.txt")
-    assert peers["all_gather", 2, 8192, "eager"] == pytest.approx(14e-6)
-    assert peers["all_gather", 2, 8192, "graph"] == pytest.approx(12e-6)
+    assert peers["all_gather", 2, 8192, "eager"] == pytest.approx([14e-6])
+    assert peers["all_gather", 2, 8192, "graph"] == pytest.approx([12e-6, 12.6e-6])
+    apart = collectives_beside.by_nccl_tests(tmp_path / "perf.txt", collectives_beside.APART)
+    assert apart["all_gather", 2, 8192, "graph"] == pytest.approx([11e-6])
     assert next(iter(collectives_beside.points(TABLE, in_place=True))) == (8192, pytest.approx(20e-6))
     where = {"bytes": 8192, "ranks": 2}
     metrics = [{"metric": "latency", "params": where, "values": [10e-6] * 3},
                {"metric": "bus_bandwidth", "params": where, "values": [4e8] * 3}]  # fmt: skip
     ours = [{"request": {"params": {"collective": "all_gather", "launch": "graph"}}, "metrics": metrics}] * 3
     (row,) = collectives_beside.rows(ours, peers)
-    assert row["bandwidth_ratio_minus_1"] == pytest.approx(0.2)
-    assert (row["processes"], row["launch"]) == (3, "graph")
+    assert row["bandwidth_ratio_minus_1"] == pytest.approx(0.23)
+    assert row["nccl_apart"] == pytest.approx(0.05)
+    assert (row["processes"], row["nccl_processes"], row["launch"]) == (3, 2, "graph")
+
+
+def test_nccl_tests_run_a_process_a_device_where_there_is_mpi_and_once_in_one_process(tmp_path, monkeypatch):
+    program = tmp_path / "all_gather_perf"
+    program.write_text(f"#!/bin/sh\necho \"$*\" >> {tmp_path}/started\ncat <<'END'\n{TABLE}END\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(collectives_beside, "PROGRAMS", {"all_gather": "all_gather"})
+    monkeypatch.setenv("GS_MPIRUN", "env MPI=yes env")
+    monkeypatch.setattr(collectives_beside, "layouts", lambda world, turn, real=collectives_beside.layouts: {
+        layout: ([word for word in before if word not in {"-np", str(world)}], after)
+        for layout, (before, after) in real(world, turn).items()})  # fmt: skip
+    for turn in (0, 1):
+        collectives_beside.run_nccl_tests(tmp_path, tmp_path / "perf.txt", 2, lambda: 1.0, turn)
+    started = (tmp_path / "started").read_text().splitlines()
+    assert [line.split(" -n ")[0] for line in started] == [
+        *["-b 8K -e 1G -f 2 -g 1"] * 2, *["-b 8K -e 1G -f 2 -g 2"] * 2, "-b 64M -e 1G -f 2 -g 1", "-b 8K -e 8K -g 1"
+    ]  # fmt: skip
+    found = collectives_beside.by_nccl_tests(tmp_path / "perf.txt", collectives_beside.APART)
+    assert found["all_gather", 2, 8192, "graph"] == pytest.approx([14e-6] * 2)
 
 
 def test_devices_are_never_compared_with_each_other():

@@ -178,22 +178,27 @@ def nccl(bench):
     perf = os.environ.get(collectives_beside.PERF)
     hand = bench.out / "nccl_by_hand.jsonl"
     if bench.runs and perf and not bench.small:
-        for _ in range(plans.COLLECTIVE_PROCESSES):  # in turns, because processes of one build differ for a while
-            collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left)
-            bench.one_after_the_other("nccl", plans.collectives(world))
+        for turn in range(plans.COLLECTIVE_PROCESSES):  # in turns, because processes of one build differ for a while
+            theirs, jobs = bench.out / "nccl_tests.txt", plans.collectives(world)
+            collectives_beside.run_nccl_tests(Path(perf), theirs, world, bench.left, turn)
+            bench.one_after_the_other("nccl", jobs[: None if turn == 0 else -1])
     else:
         others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
-        bench.one_after_the_other("nccl", plans.collectives(world) * plans.COLLECTIVE_PROCESSES)
+        bench.one_after_the_other("nccl", plans.collectives(world) * (1 if bench.small else plans.COLLECTIVE_PROCESSES))
     reports = bench.reports("nccl")
-    peers = {**collectives_beside.by_hand(hand), **collectives_beside.by_nccl_tests(bench.out / "nccl_tests.txt")}
-    rows = collectives_beside.rows(reports, peers)
-    if rows:
-        by_host = {key: seconds for key, seconds in peers.items() if key[3] == "eager"}
-        (bench.out / "collectives.svg").write_text(curves.plot(collectives_beside.rows(reports, by_host), "graph"))
-    return {"Collectives beside NCCL's own loop": rows,
-            "What did not run": analysis.failed(reports)}  # fmt: skip
+    theirs, by_hand = bench.out / "nccl_tests.txt", collectives_beside.by_hand(hand)
+    tables = {}
+    for layout in (collectives_beside.APART, collectives_beside.TOGETHER):
+        peers = {**by_hand, **collectives_beside.by_nccl_tests(theirs, layout)}
+        if any(key[3] == "eager" for key in peers):
+            by_host = {key: seconds for key, seconds in peers.items() if key[3] == "eager"}
+            tables[f"Beside nccl-tests launched by the host, {layout}"] = collectives_beside.rows(reports, by_host)
+            tables[f"Beside nccl-tests, {layout}"] = collectives_beside.rows(reports, peers)
+    if reports and tables:
+        (bench.out / "collectives.svg").write_text(curves.plot(next(iter(tables.values())), "graph"))
+    return {**tables, "What did not run": analysis.failed(reports)}
 
 
 def failures(bench):

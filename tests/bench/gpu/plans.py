@@ -22,7 +22,7 @@ ROUNDS, MORE_PAIRS = 24, 36
 MORE_ROUNDS, MORE_OTHERS = 12, {1, 4, 7, 10}
 """Of the further suites: six pairs on one device or three on each of two, and the rounds that hold the other variants."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
-COLLECTIVE_PROCESSES = 3
+COLLECTIVE_PROCESSES = 6
 DELAYS = (0.2, 0.5, 1.0)
 
 
@@ -212,9 +212,12 @@ def contaminated():
 
 
 def collectives(world):
-    """All six operations over the whole sweep, for the comparison with NCCL's own loop."""
+    """All six operations over the whole sweep, and at the end one launched from Python, for the comparison with
+    nccl-tests.
+    """
     return [job(f"{name} x{world}", "collectives", None,
-                {"collective": name, "world_size": world, "factor": 2, "seconds_per_size": 0.05, "launch": launch}, devices=tuple(map(str, range(world))), timeout_s=240.0)
+                {"collective": name, "world_size": world, "factor": 2, "seconds_per_size": 0.05, "launch": launch},
+                devices=tuple(map(str, range(world))), timeout_s=240.0)
             for name, launch in (*((name, "graph") for name in COLLECTIVES), ("all_reduce", "eager"))]  # fmt: skip
 
 

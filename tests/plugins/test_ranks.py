@@ -25,7 +25,7 @@ ENTRY = "groundspeed.plugins.distributed.sweep:entry"
 def sweep(tmp_path, fault, rank, silence_s=60.0, world=2):
     """(bytes of the points that rank 0 measured, what was raised)."""
     payload = {"collective": "all_reduce", "dtype": "float32", "min_bytes": 1024, "max_bytes": 4096, "factor": 2,
-               "launch": "eager", "samples": 5, "seconds_per_size": 0.0,
+               "launch": "eager", "buffers": "plain", "samples": 5, "seconds_per_size": 0.0,
                "fault": {"kind": fault, "rank": rank, "bytes": 4096}}  # fmt: skip
     context = Context("cpu", {}, None, tmp_path, lambda _: None)
     points, raised = [], None

@@ -43,6 +43,24 @@ def test_a_step_within_the_window_is_not_steady():
     assert not TEST.holds([0.010] * 5 + [0.012] * 5, [0.01] * 10)
 
 
+def wandering(count, seed, drift=0.0):
+    """A host that wanders by some 5 %: each sample is close to the one before it."""
+    rng, away = random.Random(seed), 0.0
+    values = []
+    for index in range(count):
+        away = 0.8 * away + 0.03 * rng.gauss(0, 1)
+        values.append(0.002 * (1 + away + drift * index / count))
+    return values
+
+
+def test_a_host_that_wanders_about_a_level_is_steady_and_one_that_drifts_is_not():
+    test = SteadyTest(window=100, window_s=0.0)
+    steady = [test.holds(values, values) for values in (wandering(100, seed) for seed in range(200))]
+    assert sum(steady) >= 150
+    drifting = [test.holds(values, values) for values in (wandering(100, seed, 0.5) for seed in range(200))]
+    assert sum(drifting) <= 20
+
+
 def test_growing_spread_is_not_steady():
     values = [0.010] * 5 + [0.008, 0.012, 0.010, 0.013, 0.007]
     assert not TEST.holds(values, values)

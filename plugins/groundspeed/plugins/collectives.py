@@ -21,7 +21,8 @@ class Collectives:
 
     timing: ClassVar[Literal["self-timed"]] = "self-timed"
     name = "collectives"
-    version = "1"
+    version = "2"
+    """2: what launching a row of operations takes no longer counts as theirs."""
     description = "Bandwidth and latency of collectives between devices"
     needs = Needs(packages=("torch>=2.6",), target=False)
     params: tuple[Param, ...] = (
@@ -34,6 +35,13 @@ class Collectives:
         ),
         Param("factor", "int", 0, minimum=0, description="between sizes; 0: 2 on accelerators, 16 on the CPU"),
         Param("launch", "str", "graph", choices=("graph", "eager"), description="on CUDA: replayed or from Python"),
+        Param(
+            "buffers",
+            "str",
+            "plain",
+            choices=("plain", "registered"),
+            description="registered (on CUDA): allocated by NCCL and known to it, read by other devices without a copy",
+        ),
         Param("samples", "int", 30, minimum=5, maximum=1000, series=False, description="at most, a size"),
         Param("seconds_per_size", "float", 0.3, minimum=0.0, series=False),
         Param(
@@ -69,7 +77,9 @@ class Collectives:
 
 
 def make_ranks(context: Context) -> Ranks:
-    """Raises Unsupported when there are too few devices."""
+    """Raises Unsupported when there are too few devices, or where buffers cannot be registered."""
+    if context.params["buffers"] == "registered" and not context.device.startswith("cuda"):
+        raise Unsupported("collectives with buffers=registered: needs NCCL, which this device does not use")
     entry, silence_s = "groundspeed.plugins.distributed.sweep:entry", float(context.params["silence_s"])
     return Ranks(context, entry, world_size(context), sweep_payload(context), silence_s)
 

@@ -28,6 +28,8 @@ RANGES = {"eager": ("-b", "64M", "-e", "1G", "-f", "2"), "graph": ("-b", "8K", "
 """What is compared with theirs launched from the host, as by default, and what with theirs captured as a graph, as ours
 are: of large buffers the launch does not show, of small ones it is most of the time."""
 WHOLE = ("-b", "8K", "-e", "1G", "-f", "2")
+REGISTERED = "registered"
+"""Buffers of ours that are like theirs: what nccl-tests allocates NCCL registers by itself where it captures a graph."""
 APART, TOGETHER = "a process a device", "one process"
 MARK = re.compile(r"^## (\w+) (\w+) (\d+) (.+)$", re.MULTILINE)
 OPERATIONS = "50"
@@ -104,13 +106,15 @@ def rows(reports, peers):
         for one in report["metrics"]:
             if one["metric"] == "latency":
                 where = one["params"]
-                key = (params["collective"], where["ranks"], where["bytes"], params.get("launch", "graph"))
+                launch = params.get("launch", "graph")
+                key = (params["collective"], where["ranks"], where["bytes"], params.get("buffers", launch))
                 found[key].append((statistics.median(one["values"]), _bus(report, where)))
     made = []
     for (name, ranks, size, launch), values in sorted(found.items()):
         seconds = [one[0] for one in values]
         latency = statistics.median(seconds)
-        theirs = peers.get((name, ranks, size, launch), peers.get((name, ranks, size, "eager"), [float("nan")]))
+        as_launched = peers.get((name, ranks, size, "graph" if launch == REGISTERED else launch))
+        theirs = as_launched or peers.get((name, ranks, size, "eager"), [float("nan")])
         peer = statistics.median(theirs)
         made.append({"collective": name, "launch": launch, "ranks": ranks, "bytes": size, "processes": len(values),
                      "latency_us": latency * 1e6, "bus_bandwidth_gb_s": statistics.median(one[1] for one in values) / 1e9,

@@ -92,7 +92,7 @@ def same(bench):
 
 def overhead(bench):
     """Each suite as it runs by default: what its turns on the device are spent on."""
-    bench.lanes("overhead", [plans.overhead()] * 2)
+    bench.lanes("overhead", [plans.overhead()] * 2 * len(bench.devices))
     reports = bench.reports("overhead")
     return {"Overhead": analysis.overhead(reports), "What did not run": analysis.failed(reports)}
 
@@ -181,7 +181,7 @@ def nccl(bench):
         for turn in range(plans.COLLECTIVE_PROCESSES):  # in turns, because processes of one build differ for a while
             theirs, jobs = bench.out / "nccl_tests.txt", plans.collectives(world)
             collectives_beside.run_nccl_tests(Path(perf), theirs, world, bench.left, turn)
-            bench.one_after_the_other("nccl", jobs[: None if turn == 0 else -1])
+            bench.one_after_the_other("nccl", [*jobs, *plans.registered(world)] if turn == 0 else jobs[:-1])
     else:
         others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")

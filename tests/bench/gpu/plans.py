@@ -41,7 +41,11 @@ def shrunk(one):
     local = {f"{HERE}:gpt": f"{HERE}:gpt_small", f"{HERE}:resnet50": f"{MODELS}.training:resnet_small",
              f"{HERE}:memory_gpt": f"{MODELS}.training:gpt_small"}  # fmt: skip
     target = local.get(target, target)
-    params = {key: value for key, value in one["params"].items() if key not in {"precision", "launch", "mode", "bytes"}}
+    params = {
+        key: value
+        for key, value in one["params"].items()
+        if key not in {"precision", "launch", "mode", "bytes", "buffers"}
+    }
     if one["plugin"] in {"inference", "memory"} and one["params"].get("mode") in {"inference", "training"}:
         params["mode"] = one["params"]["mode"]
     smaller = {"batch_size": 2, "size": 64, "max_bytes": 16384, "min_bytes": 4096, "length": 32, "seconds": 0.05,
@@ -212,13 +216,19 @@ def contaminated():
 
 
 def collectives(world):
-    """All six operations over the whole sweep, and at the end one launched from Python, for the comparison with
-    nccl-tests.
-    """
-    return [job(f"{name} x{world}", "collectives", None,
-                {"collective": name, "world_size": world, "factor": 2, "seconds_per_size": 0.05, "launch": launch},
-                devices=tuple(map(str, range(world))), timeout_s=240.0)
-            for name, launch in (*((name, "graph") for name in COLLECTIVES), ("all_reduce", "eager"))]  # fmt: skip
+    """All six operations over the whole sweep, for the comparison with nccl-tests; at the end one launched from Python."""
+    runs = [*((name, "graph") for name in COLLECTIVES), ("all_reduce", "eager")]
+    return [collective(name, world, launch=launch) for name, launch in runs]
+
+
+def registered(world):
+    """The same in buffers that NCCL knows, as nccl-tests has them when it is captured as a graph."""
+    return [collective(name, world, buffers="registered") for name in COLLECTIVES]
+
+
+def collective(name, world, **more):
+    params = {"collective": name, "world_size": world, "factor": 2, "seconds_per_size": 0.1, **more}
+    return job(f"{name} x{world}", "collectives", None, params, devices=tuple(map(str, range(world))), timeout_s=240.0)
 
 
 def scaling(world):
@@ -236,5 +246,5 @@ def everything():
     found = [*same(), *overhead(), calibration(), *same_collectives(), *attention(), *kernels(), *loaders(), *wrong()]
     found += [one for jobs in (*delays()[:3], *more()[:2]) for one in jobs]
     for world in (2, 4, 8):
-        found += collectives(world) + scaling(world)
+        found += collectives(world) + registered(world) + scaling(world)
     return found

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+BATCHES = 4
+"""Of each half. Samples that follow each other are alike where a host wanders, batches of them hardly: the spread
+between batches says how far two halves of a steady window can lie apart, that of single samples says too little."""
+QUANTILE = 2.447
+"""Of Student's t, 95 % both ways, with the degrees of freedom of two halves: 2 x (BATCHES - 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +19,8 @@ class SteadyTest:
     """When the recent window counts as steady.
 
     The window is split in halves. Steady: their medians differ by no more than ``drift`` (relative) or by what the
-    spread explains (two standard errors of a median, 1.2533 x 1.4826 x MAD / sqrt(n) each), and the spread of the
-    second half is not more than ``spread_growth`` times that of the first.
+    spread between batches explains (batch means: Conway, 1963, with medians), and the spread of the second half is not
+    more than ``spread_growth`` times that of the first.
     """
 
     window: int = 10
@@ -30,7 +37,7 @@ class SteadyTest:
         first, second = recent[:half], recent[half:]
         centre = [statistics.median(first), statistics.median(second)]
         spread = [_mad(first, centre[0]), _mad(second, centre[1])]
-        allowed = max(self.drift * centre[1], 2 * _standard_error(spread, half))
+        allowed = max(self.drift * centre[1], QUANTILE * _standard_error(first, second))
         calm = spread[1] <= self.spread_growth * spread[0] + self.drift * centre[1]
         return abs(centre[1] - centre[0]) <= allowed and calm
 
@@ -52,7 +59,13 @@ def _mad(values: Sequence[float], centre: float) -> float:
     return statistics.median(abs(value - centre) for value in values)
 
 
-def _standard_error(spread: Sequence[float], count: int) -> float:
-    """Of the difference of two medians of ``count`` samples each, for a normal core."""
-    one = [1.2533 * 1.4826 * mad / count**0.5 for mad in spread]
-    return float(sum(value * value for value in one) ** 0.5)
+def _standard_error(first: Sequence[float], second: Sequence[float]) -> float:
+    """Of the difference of two halves, from the medians of the batches of each."""
+    variances = [statistics.variance(_batch_medians(half)) / BATCHES for half in (first, second)]
+    return float(sum(variances) ** 0.5)
+
+
+def _batch_medians(values: Sequence[float]) -> list[float]:
+    """``BATCHES`` medians of values that follow each other; needs as many values."""
+    bounds = [index * len(values) // BATCHES for index in range(BATCHES + 1)]
+    return [statistics.median(values[low:high]) for low, high in itertools.pairwise(bounds)]

@@ -17,7 +17,7 @@ from formats import trees
 from formats.test_importing import NOW, bring, rows
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import import_finish, import_sources, importing, receiving
+from groundspeed.service.usecases import import_finish, import_readers, import_sources, importing, receiving
 
 SHA = "abcdef1234567890abcdef1234567890abcdef12"
 TOGETHER = 20
@@ -130,14 +130,16 @@ def test_files_that_cannot_be_read_stand_in_nobodys_way(
 
 
 def test_a_reader_that_is_killed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_sources, "BYTES_FOR_A_POOL", 0)
-    monkeypatch.setattr(import_sources, "BYTES_AHEAD", 0)
+    monkeypatch.setattr(import_readers, "BYTES_FOR_A_POOL", 0)
+    monkeypatch.setattr(import_readers, "BYTES_AHEAD", 0)
     trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 30))
-    tree = next(import_sources.Sources((tmp_path / "results",)).find())
+    sources = import_sources.Sources((tmp_path / "results",))
+    sources.begin()
+    (tree,) = sources.find()
     assert isinstance(tree, import_sources.AsvTree)
-    alone = [plain(one) for one in import_sources.read_tree(tree, -1)]
-    found, seen = import_sources.read_tree(tree, 1), []
-    for one in found:
+    alone = [plain(one) for one in import_readers.Readers(tree.tree, tree.files, -1).read()]
+    seen = []
+    for one in sources.read(tree):
         seen.append(plain(one))
         if len(seen) == 3:
             for child in multiprocessing.active_children():

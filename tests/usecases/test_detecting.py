@@ -6,14 +6,16 @@ import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlmodel import col
 
+from formats import trees
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import analyse, analyse_many, children, detecting
+from groundspeed.service.usecases import analyse, analyse_many, beforehand, children, detecting, importing
 from groundspeed.service.usecases.series_arrays import Frame, columns_of, rows_of
 from world import NOW, World
 
@@ -110,3 +112,41 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed(
         for nth in (0, 1):  # what is missing is left to the transaction
             assert plain(again.of(nth)).items() <= plain(alone).items()
         assert again.pool is None
+
+
+def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Series that are measured once at each commit are not read again, and the answers are those of reading each; where
+    a result came since, they are not used."""
+    for name in ("FOR_TWO", "UNIT"):
+        monkeypatch.setattr(beforehand, name, 1)
+    monkeypatch.setattr(analyse, "MANY", 1)
+    monkeypatch.setattr(children, "cores", lambda: 2)
+    trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 30))
+    options = importing.Options("demo", (tmp_path / "results",), repo=tmp_path / "repo")
+    read = []
+    rows_of = detecting.rows_of
+    monkeypatch.setattr(detecting, "rows_of", lambda s, ids: (read.extend(ids), rows_of(s, ids))[1])
+
+    def states() -> dict[str, object]:
+        with sqlite_database.read() as session:
+            return {one.fingerprint: (one.noise, one.state) for one in session.scalars(select(t.Series))}
+
+    with beforehand.Beforehand() as early:
+        importing.run(sqlite_database, options, NOW, early=early)
+        with sqlite_database.read() as session:
+            every = session.scalars(select(col(t.SeriesMark.series_id)).distinct()).all()
+            known = early.looked(session, every)
+        assert len(known) > 10
+        analyse.analyse_dirty(sqlite_database, NOW, early=early)
+        assert {*read} == {*every} - {*known}
+        seen = states()
+        analyse.analyse(sqlite_database, every, NOW)
+        assert {*read} == {*every}
+        assert states() == seen
+        csv = tmp_path / "more.csv"
+        csv.write_text("benchmark,value,unit\nload,12.5,ms\n")
+        importing.run(sqlite_database, importing.Options("demo", (csv,)), NOW)
+        with sqlite_database.read() as session:
+            assert early.looked(session, list(known)) == {}

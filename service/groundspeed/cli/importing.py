@@ -15,7 +15,8 @@ from groundspeed.cli.output import console, harmless, show_json
 
 if TYPE_CHECKING:
     from groundspeed.service.db.engine import Database
-    from groundspeed.service.usecases.importing import Summary
+    from groundspeed.service.usecases.beforehand import Beforehand
+    from groundspeed.service.usecases.import_summary import Summary
 
 _LINE_EVERY_S = 2.0
 
@@ -48,26 +49,31 @@ def import_results(
 
     Exit status 0: imported; 1: some files were refused; 2: nothing could be done.
     """
-    from groundspeed.service.errors import Invalid
-    from groundspeed.service.formats.times import parse_time
-    from groundspeed.service.usecases import importing
-    from groundspeed.service.usecases.columns import columns
+    from groundspeed.service.usecases.import_sources import Sources
 
-    moment = parse_time(when) if when else None
-    if when and moment is None:
-        raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")
-    options = importing.Options(
-        project, tuple(paths), form, columns(mapping or ()), commit.lower(), moment, repo, graph, branch,
-        project_from=project_from,
-    )  # fmt: skip
-    progress = _Progress(quiet=as_json)
-    settings = settings_for(data)
-    here = nobody_works(settings) if analyse is None else analyse
-    with database(settings) as db:
-        summary = importing.run(db, options, datetime.now(UTC), progress, load_analysis if here else _nothing)
-        seconds = time.monotonic() - progress.began
-        if here:
-            _analyse(db, progress)
+    with Sources(tuple(paths)) as sources:
+        sources.begin()  # what follows takes a second to load
+        from groundspeed.service.errors import Invalid
+        from groundspeed.service.formats.times import parse_time
+        from groundspeed.service.usecases import importing
+        from groundspeed.service.usecases.beforehand import Beforehand
+        from groundspeed.service.usecases.columns import columns
+
+        moment = parse_time(when) if when else None
+        if when and moment is None:
+            raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")
+        options = importing.Options(
+            project, tuple(paths), form, columns(mapping or ()), commit.lower(), moment, repo, graph, branch,
+            project_from=project_from,
+        )  # fmt: skip
+        progress = _Progress(quiet=as_json)
+        settings = settings_for(data)
+        here = nobody_works(settings) if analyse is None else analyse
+        with database(settings) as db, Beforehand() as early:
+            summary = importing.run(db, options, datetime.now(UTC), progress, sources, early if here else None)
+            seconds = time.monotonic() - progress.began
+            if here:
+                _analyse(db, progress, early)
     if as_json:
         show_json(as_dict(summary))
     else:
@@ -77,23 +83,12 @@ def import_results(
         raise typer.Exit(1)
 
 
-def load_analysis() -> object:
-    """What takes a third of a second, for when there is time."""
-    from groundspeed.service.usecases import analyse
-
-    return analyse
-
-
-def _nothing() -> None:
-    return
-
-
-def _analyse(db: Database, progress: _Progress) -> None:
+def _analyse(db: Database, progress: _Progress, early: Beforehand) -> None:
     """Search what waits for it, a thousand series at a time."""
     from groundspeed.service.usecases import analyse
 
     done = 0
-    while found := analyse.analyse_dirty(db, datetime.now(UTC)):
+    while found := analyse.analyse_dirty(db, datetime.now(UTC), early=early):
         done += found
         progress.say(f"{done} series were searched for changes")
 

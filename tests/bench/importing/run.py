@@ -32,23 +32,25 @@ gc.set_threshold(20_000, 20, 20)  # as the command does
 import json, resource, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from groundspeed.service.db import migrate
-from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import importing
-def load_analysis():  # as the command does
-    from groundspeed.service.usecases import analyse
+from groundspeed.service.usecases.import_sources import Sources
 def spent():
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return time.monotonic(), sum(one.ru_utime + one.ru_stime for one in both)
 if __name__ == "__main__":
+    sources = Sources((Path(sys.argv[2]),))
+    sources.begin()  # as the command does
+    from groundspeed.service.db import migrate
+    from groundspeed.service.db.engine import Database
+    from groundspeed.service.usecases import analyse, importing
+    from groundspeed.service.usecases.beforehand import Beforehand
     at = [spent()]
     db = Database(f"sqlite:///{sys.argv[1]}")
     migrate.upgrade(db)
     options = importing.Options("history", (Path(sys.argv[2]),), repo=Path(sys.argv[3]))
-    done = importing.run(db, options, datetime.now(UTC), meanwhile=load_analysis)
-    at.append(spent())
-    from groundspeed.service.usecases import analyse
-    analysed = analyse.analyse_dirty(db, datetime.now(UTC), 1_000_000)
+    with Beforehand() as early:
+        done = importing.run(db, options, datetime.now(UTC), sources=sources, early=early)
+        at.append(spent())
+        analysed = analyse.analyse_dirty(db, datetime.now(UTC), 1_000_000, early)
     at.append(spent())
     (import_s, import_cpu), (analysis_s, analysis_cpu) = [
         [round(b - a, 1) for a, b in zip(*pair)] for pair in zip(at, at[1:])

@@ -21,7 +21,8 @@ from groundspeed.service.domain.detect import Detection, DetectorState, StaleSta
 from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import analyse_many, foretold, grouping
 from groundspeed.service.usecases.analysis_rows import ask_for_more, ledger, store_changes, stored
-from groundspeed.service.usecases.detecting import Looked, ahead, continues
+from groundspeed.service.usecases.beforehand import Beforehand
+from groundspeed.service.usecases.detecting import Looked, continues
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
@@ -32,28 +33,30 @@ MANY = 20
 """From so many series on they are looked at together."""
 
 
-def analyse_dirty(db: Database, now: datetime, limit: int = 1000) -> int:
-    """Analyse the series that have marks, oldest mark first; returns how many."""
+def analyse_dirty(db: Database, now: datetime, limit: int = 1000, early: Beforehand | None = None) -> int:
+    """Analyse the series that have marks, oldest mark first; returns how many. ``early`` knows some answers."""
     with db.read() as session:
         oldest = func.min(col(SeriesMark.id))
         query = select(col(SeriesMark.series_id)).group_by(col(SeriesMark.series_id)).order_by(oldest).limit(limit)
         waiting = session.scalars(query).all()
-    _analyse(db, waiting, now, only_marked=True)
+    _analyse(db, waiting, now, early, only_marked=True)
     return len(waiting)
 
 
 def analyse(db: Database, series_ids: Iterable[int], now: datetime, *, only_marked: bool = False) -> int:
     """Analyse these series; unknown ids are passed over. ``only_marked``: those without a mark are up to date."""
-    return _analyse(db, sorted(set(series_ids)), now, only_marked=only_marked)
+    return _analyse(db, sorted(set(series_ids)), now, None, only_marked=only_marked)
 
 
-def _analyse(db: Database, series_ids: Sequence[int], now: datetime, *, only_marked: bool) -> int:
+def _analyse(
+    db: Database, series_ids: Sequence[int], now: datetime, early: Beforehand | None, *, only_marked: bool
+) -> int:
     if len(series_ids) < MANY:
         return sum(_analyse_one(db, one, now, only_marked=only_marked) for one in series_ids)
     with db.read() as session:
         lists = analyse_many.by_project(session, series_ids)
     done = 0
-    with rare_collection(), ahead(db, lists) as looked:
+    with rare_collection(), (early or Beforehand()).ahead(db, lists) as looked:
         for nth, one in enumerate(lists):
             done += _analyse_list(db, one, now, looked.of(nth), only_marked=only_marked)
             gc.collect(1)

@@ -25,10 +25,10 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, detect_columns
-from groundspeed.service.domain.series import columns
+from groundspeed.service.domain.series import Columns, columns
 from groundspeed.service.usecases import children
-from groundspeed.service.usecases.series import load_series, series_data
-from groundspeed.service.usecases.series_arrays import NONE, Frame, columns_of, rows_of
+from groundspeed.service.usecases.series import LoadedSeries, load_series, series_data
+from groundspeed.service.usecases.series_arrays import NONE, Frame, Rows, columns_of, rows_of
 
 FOR_TWO = 500
 """Another process is worth starting for so many series; a service's own rounds stay below it."""
@@ -68,10 +68,7 @@ def continues(series: Series, marked: set[int | None]) -> bool:
 def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
     """Look at series of one project, but for those whose state the news continue."""
     # First the marks, then the results: a mark that is seen here has its results committed.
-    marks: dict[int, dict[Mark, int | None]] = {}
-    query = select(*MARK).where(one_of(col(SeriesMark.series_id), among("ids")))
-    for mark, made, series_id, revision in session.execute(query, {"ids": list(ids)}).tuples():
-        marks.setdefault(series_id, {})[mark or 0, made] = revision
+    marks = marks_of(session, ids)
     of_ids = select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id))
     found = list(session.scalars(of_ids, {"ids": list(ids)}))
     whole = [one for one in found if not continues(one, set(marks.get(one.id or 0, {}).values()))]
@@ -87,20 +84,39 @@ def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
     }
 
 
+def marks_of(session: Session, ids: Sequence[int]) -> dict[int, dict[Mark, int | None]]:
+    """The marks of these series, and where the news of each lie."""
+    marks: dict[int, dict[Mark, int | None]] = {}
+    query = select(*MARK).where(one_of(col(SeriesMark.series_id), among("ids")))
+    for mark, made, series_id, revision in session.execute(query, {"ids": list(ids)}).tuples():
+        marks.setdefault(series_id, {})[mark or 0, made] = revision
+    return marks
+
+
 def detections(session: Session, frame: Frame, wanted: Sequence[Series]) -> list[Answer]:
     """Read all results of these series and detect in one after the other."""
     answers = []
     rows = rows_of(session, [series.id or 0 for series in wanted]) if wanted else {}
     for series in wanted:
-        arrays = columns_of(frame, rows.get(series.id or 0, NONE))
-        if arrays is None:
+        answer = answer_from(frame, series, rows.get(series.id or 0, NONE))
+        if answer is None:
             one = load_series(session, series.id or 0)
-            arrays = columns(one.data.points)
-        else:
-            one = series_data(series, frame.suites[series.benchmark_id], frame.config, (), {})
-        found = detect_columns(one.data, arrays, one.config)
-        answers.append((replace(found, state=_NO_STATE), found.state.to_bytes()))
+            answer = _answer(one, columns(one.data.points))
+        answers.append(answer)
     return answers
+
+
+def answer_from(frame: Frame, series: Series, rows: Rows) -> Answer | None:
+    """Detect in all results of a series; None where its points have to be put together one by one."""
+    arrays = columns_of(frame, rows)
+    if arrays is None:
+        return None
+    return _answer(series_data(series, frame.suites[series.benchmark_id], frame.config, (), {}), arrays)
+
+
+def _answer(series: LoadedSeries, arrays: Columns) -> Answer:
+    found = detect_columns(series.data, arrays, series.config)
+    return replace(found, state=_NO_STATE), found.state.to_bytes()
 
 
 @dataclass(slots=True)
@@ -167,12 +183,16 @@ def _database(url: str) -> Database:
     return Database(url)
 
 
+def may_start_others() -> bool:
+    """Whether processes beside this one can be started, and would help."""
+    return children.cores() > 1 and not multiprocessing.current_process().daemon
+
+
 @contextmanager
 def ahead(db: Database, lists: Sequence[Sequence[int]]) -> Iterator[Ahead]:
     """With another process when there is enough to do, and this one may start one."""
     in_memory = db.is_sqlite and not db.engine.url.database
-    alone = children.cores() < 2 or in_memory or multiprocessing.current_process().daemon
-    if alone or sum(map(len, lists)) < FOR_TWO:
+    if in_memory or sum(map(len, lists)) < FOR_TWO or not may_start_others():
         yield Ahead(db, lists)
         return
     db.close()  # a copy of this process would take locks on a SQLite file for its own that only this process has

@@ -40,14 +40,19 @@ class Order:
     moved: Moved
 
 
-def finish(session: Session, writer: Writer, graph: Graph | None, now: datetime) -> Order:
-    """Put the commits of the project in order, and link versions."""
+def finish(session: Session, writer: Writer, graph: Graph | None, now: datetime, order: Order | None = None) -> Order:
+    """Put the commits of the project in order, unless that was done (``order``), and link versions."""
     project, request = hold(session, writer)
-    order = _order(session, project, request, writer, graph)
+    order = order or _order(session, project, request, writer, graph)
     link_versions(session, project.id or 0)
     request.state, request.finished_at = "done", now
     session.add(request)
     return order
+
+
+def put_in_order(session: Session, writer: Writer, graph: Graph | None) -> Order:
+    """Put the commits of the project in order."""
+    return _order(session, *hold(session, writer), writer, graph)
 
 
 def finish_few(session: Session, writer: Writer, now: datetime) -> Moved:

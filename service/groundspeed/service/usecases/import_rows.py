@@ -24,6 +24,7 @@ from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.plain import Block, Shape
 from groundspeed.service.formats.prepared import Prepared
 from groundspeed.service.formats.records import Record, Where
+from groundspeed.service.usecases.import_kept import Kept
 from groundspeed.service.usecases.import_places import Place, Places
 from groundspeed.service.usecases.import_tables import bulk_insert, bulk_insert_columns, readable, storable
 from groundspeed.service.usecases.locking import held
@@ -76,6 +77,8 @@ class Writer:
     axes: dict[str, list[Any]] = field(default_factory=dict)
     """By benchmark: the lists of parameters as the tool wrote them, which runs refer to by index."""
     touched: set[int] = field(default_factory=set)
+    kept: Kept | None = None
+    """Takes all results that are written; None: nobody wants them."""
     _seen: dict[int, dict[str, int]] = field(default_factory=dict)
     """By job: how often a key came in this import."""
     _grids: dict[tuple[Any, ...], _Grid] = field(default_factory=dict)
@@ -342,6 +345,8 @@ class Writer:
         else:
             bulk_insert_columns(session, Result, _GRID_RESULT_COLUMNS, self._grid_results, now | valid)
         bulk_insert(session, Result, _RESULT_COLUMNS, self._results, now)
+        if self.kept is not None:
+            self.kept.add(self._grid_results, self._results)
         mine = (self._grid_runs, self._runs, self._grid_results, self._results)
         for written in (self.places.sides, self.places.attempts, *mine):
             written.clear()

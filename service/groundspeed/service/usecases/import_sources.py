@@ -5,35 +5,26 @@ first.
 from __future__ import annotations
 
 import lzma
-import os
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Self
 
 from groundspeed.service.errors import Invalid
-from groundspeed.service.formats import asv, prepared
-from groundspeed.service.formats.prepared import Ready, Sent
+from groundspeed.service.formats import asv
+from groundspeed.service.formats.prepared import Ready
 from groundspeed.service.formats.records import Refused, Where
 from groundspeed.service.formats.source import Document
-from groundspeed.service.usecases import children
+from groundspeed.service.usecases.import_readers import Readers
 
 MAX_UNPACKED_BYTES = 20 * 1024**3
 MAX_FILES = 1_000_000
-BYTES_FOR_A_POOL = 20_000_000
-"""Starting a process takes as long as reading about a tenth of this."""
-BYTES_AHEAD = 24_000_000
-"""So much is read ahead: others go on reading while this process writes a batch."""
-BEHIND = 10
-"""How far processes that read stand back behind the one that writes, which has more to do in the end."""
 _CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
 _IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
 """What asv and others make of results is not imported again."""
@@ -51,7 +42,7 @@ class Single:
     document: Document
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AsvTree:
     """A results folder of asv: files of a machine in the order of their names."""
 
@@ -77,6 +68,9 @@ class Sources:
     paths: Sequence[Path]
     refused: list[Refused] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _found: Iterator[Source] | None = None
+    _readers: dict[AsvTree, Readers] = field(default_factory=dict)
+    """Of trees whose reading has begun."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,10 +78,35 @@ class Sources:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def find(self) -> Iterator[Source]:
-        """Raises :class:`Invalid` for a path that is not there, before anything is given, and for an archive that was
-        named and cannot be unpacked; one inside a folder is refused, and what else is there is given.
+    def begin(self) -> None:
+        """Find the first, and have its files read meanwhile where it is a tree of many: who imports them has modules to
+        load and a database to open. Raises as :meth:`find`.
         """
+        found = self._find()
+        first = list(islice(found, 1))
+        self._found = chain(first, found)
+        for source in first:
+            if isinstance(source, AsvTree):
+                self._readers[source] = self._begin(source)
+
+    def find(self) -> Iterator[Source]:
+        """What there is, once. Raises :class:`Invalid` for a path that is not there, before anything is given, and for
+        an archive that was named and cannot be unpacked; one inside a folder is refused, and what else is there is
+        given.
+        """
+        return self._found or self._find()
+
+    def read(self, source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
+        """What each file of a tree holds, in order; ``processes`` as in :class:`Readers`."""
+        return (self._readers.pop(source, None) or self._begin(source, processes)).read()
+
+    def _begin(self, source: AsvTree, processes: int = 0) -> Readers:
+        readers = Readers(source.tree, source.files, processes)
+        self._stack.callback(readers.close)
+        readers.begin()
+        return readers
+
+    def _find(self) -> Iterator[Source]:
         for path in self.paths:
             if not path.exists():
                 raise Invalid(f"There is no {path}.", "Give a file, an archive or a folder of results.")
@@ -207,63 +226,6 @@ def document_of(path: Path, name: str) -> Document:
         return path.open("rb")
 
     return Document(name, opened)
-
-
-def read_tree(source: AsvTree, processes: int = 0) -> Iterator[tuple[list[Ready], Refused | None]]:
-    """What each file of a tree holds, in order; read by other processes when it pays, some way ahead."""
-    wanted = processes or _readers(children.cores())
-    if wanted < 1 or sum(_size(path) for path, _ in source.files) < BYTES_FOR_A_POOL:
-        prepared.begin(source.tree)
-        for path, name in source.files:
-            yield prepared.read_file(str(path), name)
-        return
-    left = deque(source.files)
-    try:
-        for item in _read_by_others(source, wanted):
-            left.popleft()
-            yield item
-    except BrokenProcessPool:  # one of them was killed: this process reads what is missing
-        prepared.begin(source.tree)
-        for path, name in left:
-            yield prepared.read_file(str(path), name)
-
-
-def _readers(cores: int) -> int:
-    """How many processes read while this one writes: on two processors two, because writing does not take as long."""
-    return min(4, max(cores - 1, 2)) if cores > 1 else 0
-
-
-def _read_by_others(source: AsvTree, wanted: int) -> Iterator[tuple[list[Ready], Refused | None]]:
-    with ProcessPoolExecutor(wanted, children.context(), _begin, (source.tree,)) as pool:
-        receiver, ahead, waiting = prepared.Receiver(), deque[tuple[Future[Sent], int]](), 0
-        for path, name in source.files:
-            size = _size(path)
-            ahead.append((pool.submit(prepared.send_file, str(path), name), size))
-            waiting += size
-            while waiting > BYTES_AHEAD and len(ahead) > 2 * wanted + 2:
-                future, size = ahead.popleft()
-                waiting -= size
-                sent = future.result()
-                yield receiver.items(sent), sent.refused
-        while ahead:
-            sent = ahead.popleft()[0].result()
-            yield receiver.items(sent), sent.refused
-
-
-def _size(path: Path) -> int:
-    """In bytes; none of a file that is gone, which says so when it is read."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _begin(tree: asv.Tree) -> None:
-    """In a process that reads: results have no cycles, and looking for them would take long."""
-    children.settle()
-    if hasattr(os, "nice"):
-        os.nice(BEHIND)
-    prepared.begin(tree)
 
 
 def _check_size(path: Path, sizes: Iterator[int]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,22 +38,27 @@ from groundspeed.service.formats.records import (
 from groundspeed.service.formats.source import Document
 from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import import_finish, import_order
+from groundspeed.service.usecases.import_finish import Order
+from groundspeed.service.usecases.import_kept import Kept
 from groundspeed.service.usecases.import_naming import Naming
 from groundspeed.service.usecases.import_order import Later
 from groundspeed.service.usecases.import_places import Places
-from groundspeed.service.usecases.import_rows import Added, Writer
-from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources, read_tree
+from groundspeed.service.usecases.import_rows import Writer
+from groundspeed.service.usecases.import_sources import AsvTree, CriterionTree, Single, Sources
+from groundspeed.service.usecases.import_summary import Progress, Summary, silent
 from groundspeed.service.usecases.import_tables import is_empty, tune, without_index
 
 if TYPE_CHECKING:  # an asv tree is read without the readers of other formats
     from groundspeed.service.formats.csv_table import ColumnMap
+    from groundspeed.service.usecases.beforehand import Beforehand
     from groundspeed.service.usecases.import_projects import OneProject
 
 BATCH_ROWS = 200_000
 """Rows in one transaction: some seconds of work are lost when it dies."""
 BATCHES_INTO_NOTHING = 10
 """So many make one transaction while a SQLite store holds no results: then the index is built once, which is faster."""
-EXAMPLES = 20
+PARTS = 4
+"""Of such a batch, written one after the other: so much less waits in memory."""
 _REQUEST_KEY = "import"
 
 
@@ -84,65 +89,19 @@ class Options:
     """Nobody is kept waiting who would read the store meanwhile."""
 
 
-@dataclass(slots=True)
-class Reasons:
-    """How often something was left out for one reason, and where (the first places only)."""
-
-    count: int = 0
-    where: list[Where] = field(default_factory=list)
-
-    def add(self, where: Where) -> None:
-        self.count += 1
-        if len(self.where) < EXAMPLES:
-            self.where.append(where)
-
-
-@dataclass(slots=True)
-class Summary:
-    """What an import did. ``order`` says what the order of commits rests on, ``unplaced`` how many have no place in
-    it.
-    """
-
-    project: str
-    files: int = 0
-    read: int = 0
-    """Values that the sources hold."""
-    added: Added = field(default_factory=Added)
-    series: int = 0
-    revisions: int = 0
-    unplaced: int = 0
-    order: str = ""
-    skipped: dict[str, Reasons] = field(default_factory=dict)
-    refused: list[Refused] = field(default_factory=list)
-
-    def skip(self, skipped: Skipped) -> None:
-        # the same sentence about other names or numbers is the same reason
-        reason = re.sub(r"\d+(?:\.\d+)?", "N", re.sub(r'"[^"]*"', '"…"', skipped.reason))
-        if len(self.skipped) >= 200 and reason not in self.skipped:
-            reason = "other reasons"
-        self.skipped.setdefault(reason, Reasons()).add(skipped.where)
-
-
-Progress = Callable[[Summary, str], None]
-"""Called after every file with the summary so far and the file's name."""
-
-
-def _silent(_summary: Summary, _name: str) -> None:
-    return
-
-
 def run(
     db: Database,
     options: Options,
     now: datetime,
-    progress: Progress = _silent,
-    meanwhile: Callable[[], object] = lambda: None,
+    progress: Progress = silent,
+    sources: Sources | None = None,
+    early: Beforehand | None = None,
 ) -> Summary:
     """Import everything. Raises :class:`Invalid` for options that cannot be; a source that cannot be read is in the
     summary, and the others are imported all the same.
 
-    ``meanwhile`` is called, in a thread, where this one waits for an empty SQLite store's indexes: to load what is
-    needed next.
+    ``sources`` are those of the options where their reading has begun. ``early`` is told what was written into an empty
+    SQLite store while it gets its indexes: for who is going to look for changes next.
     """
     check_format(options.format)
     summary = Summary(options.project)
@@ -150,10 +109,10 @@ def run(
         with db.transaction() as session:
             project = _project(session, options.project, now)
             request = request_of(session, project, now)
-        importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, meanwhile)
-        with Sources(options.paths) as sources:
-            importer.all(sources)
-            summary.refused += sources.refused
+        importer = Importer(db, options, graph, summary, Writer(Places(project, request, now)), progress, early)
+        with sources or Sources(options.paths) as all_:
+            importer.all(all_)
+            summary.refused += all_.refused
         with db.transaction() as session:
             importer.finish(session, now)
     return summary
@@ -210,12 +169,14 @@ class Importer:
     graph: Later
     summary: Summary
     writer: Writer
-    progress: Progress = _silent
-    meanwhile: Callable[[], object] = lambda: None
+    progress: Progress = silent
+    early: Beforehand | None = None
     described: dict[str, Any] = field(default_factory=dict)
     """What asv trees say of their benchmarks and machines, which an export gives back."""
     _news: set[int] = field(default_factory=set)
     """Series that something came for in transactions that have ended."""
+    _order: Order | None = None
+    """That of the commits, where they have it before the end."""
     _naming: Naming = field(init=False)
     _projects: OneProject | None = None
 
@@ -234,19 +195,29 @@ class Importer:
                     self._look_ahead(session)
                 first = False
                 self.writer.places.look_again()
-                with without_index(session, self._beside) as fresh:
-                    for _ in range(BATCHES_INTO_NOTHING if fresh else 1):
-                        exhausted = exhausted or self._batch(session, items)
+                with without_index(session) as fresh:
+                    self.writer.kept = Kept() if fresh and self.early is not None else None
+                    rows = self.options.batch_rows
+                    times, rows = (PARTS * BATCHES_INTO_NOTHING, max(rows // PARTS, 1)) if fresh else (1, rows)
+                    while times and not exhausted:
+                        exhausted, times = self._batch(session, items, rows), times - 1
                         self.writer.flush(session, ordered=not fresh)
+                    if exhausted:
+                        self._begin_to_look(session)
                 self._keep_described(session)
                 # Marked with its results, so that none is overlooked if the import is cut before its end.
                 self._news.update(self.writer.mark(session, whole=True))
-            gc.collect(1)
+            if not exhausted:
+                gc.collect(1)
 
-    def _beside(self) -> None:
-        with suppress(Invalid, Unavailable):  # whoever needs the graph is told
-            self.graph.read()
-        self.meanwhile()
+    def _begin_to_look(self, session: Session) -> None:
+        """Have others look at all that was written into an empty store, if that is known."""
+        kept, self.writer.kept = self.writer.kept, None
+        if kept is None or self.early is None:
+            return
+        with suppress(Invalid, Unavailable):  # whoever ends the import is told that the commits have no order
+            self._order = import_finish.put_in_order(session, self.writer, self.graph.read())
+            self.early.begin(session, self.writer.places.project_id, sorted(self.writer.touched), kept)
 
     def _first(self) -> AbstractContextManager[Session]:
         with self.db.read() as session:
@@ -262,7 +233,7 @@ class Importer:
         """All of one small document in one transaction, looking up only what it needs."""
         self.writer.begin(session)
         items = self._documents(Single(document))
-        while not self._batch(session, items):
+        while not self._batch(session, items, self.options.batch_rows):
             self.writer.flush(session)
         self.writer.flush(session)
         self._keep_described(session)
@@ -287,8 +258,8 @@ class Importer:
             request.payload = payload
             session.add(request)
 
-    def _batch(self, session: Session, items: Iterator[Ready]) -> bool:
-        """Take items until the batch is full; returns whether there are no more."""
+    def _batch(self, session: Session, items: Iterator[Ready], rows: int) -> bool:
+        """Take items until so many rows wait; returns whether there are no more."""
         group: list[Record] = []
         origin, place = None, None
         for item in items:
@@ -309,7 +280,7 @@ class Importer:
                 if group and not _belongs(group, item):
                     self._close(session, group)
                 group.append(item)
-            if self.writer.waiting >= self.options.batch_rows:
+            if self.writer.waiting >= rows:
                 self._close(session, group)
                 return False
         self._close(session, group)
@@ -324,7 +295,7 @@ class Importer:
         for source in sources.find():
             if isinstance(source, AsvTree):
                 self._describe(source)
-                yield from self._tree(source)
+                yield from self._tree(source, sources.read(source, self.options.processes))
             else:
                 yield from self._documents(source)
 
@@ -341,9 +312,9 @@ class Importer:
             self.summary.added = self.writer.added
             self.progress(self.summary, document)
 
-    def _tree(self, source: AsvTree) -> Iterator[Ready]:
-        """The files of an asv tree, read by other processes when there are many."""
-        for (_, name), (found, refused) in zip(source.files, read_tree(source, self.options.processes), strict=True):
+    def _tree(self, source: AsvTree, read: Iterator[tuple[list[Ready], Refused | None]]) -> Iterator[Ready]:
+        """The files of an asv tree."""
+        for (_, name), (found, refused) in zip(source.files, read, strict=True):
             self.summary.files += 1
             yield from found
             if refused is not None:
@@ -375,7 +346,7 @@ class Importer:
 
     def finish(self, session: Session, now: datetime) -> None:
         """Put the commits in order, link versions, and hand the series to detection."""
-        order = import_finish.finish(session, self.writer, self.graph.read(), now)
+        order = import_finish.finish(session, self.writer, self.graph.read(), now, self._order)
         self.summary.order, self.summary.revisions = order.words, order.revisions
         self.summary.unplaced = order.unplaced
         self.writer.touched |= self._news  # again: what was looked at meanwhile had no place yet

@@ -29,7 +29,8 @@ from groundspeed.service.usecases.import_order import NO_GRAPH
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Writer
 from groundspeed.service.usecases.import_sources import is_archive
-from groundspeed.service.usecases.importing import Importer, Options, Summary
+from groundspeed.service.usecases.import_summary import Summary
+from groundspeed.service.usecases.importing import Importer, Options
 
 FEW_BYTES = 1_000_000
 """A file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""

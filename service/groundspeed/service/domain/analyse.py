@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import ndimage
 
 from groundspeed.service.domain.excursions import without_recurring
 from groundspeed.service.domain.modes import Modes, find_modes, segment_modes, shift
@@ -89,7 +88,7 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
     modes = find_modes(ordered, least)
     sd = max(noise, least)
     local = None if modes else _unevenness(steps, sd)
-    typical = ndimage.median_filter(z, FILTER, mode="mirror")
+    typical = running_median(z)
     away = z - typical
     reach: float | Floats = 1.5 * modes.gap if modes else CLIP * sd if local is None else CLIP * sd * local[:-1]
     clipped = np.minimum(np.maximum(away, -reach), reach)
@@ -115,6 +114,15 @@ def analyse(z: Floats, demand: Demand) -> Analysis:
     return Analysis(
         _measured(window, cuts, centre, slope), sd, window.sds[-1], None, outliers, slope, strength, demand.floor
     )
+
+
+def running_median(z: Floats) -> Floats:
+    """The median of the FILTER values around each; beyond its ends the series goes on as in a mirror."""
+    half = FILTER // 2
+    padded = np.concatenate((z[half:0:-1], z, z[-2 : -half - 2 : -1]))
+    around: Floats = np.ndarray((z.size, FILTER), np.float64, padded, strides=2 * padded.strides)
+    middle: Floats = np.sort(around, axis=1)[:, half]
+    return middle
 
 
 def ticks(ordered: Floats) -> float:

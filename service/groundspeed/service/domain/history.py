@@ -7,8 +7,10 @@ length of the series, a new point costs one analysis of at most SPAN points.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from groundspeed.service.domain.series import Columns, Floats, Ints
 
@@ -47,7 +49,7 @@ class Stretch:
     def boundaries(self) -> tuple[int, ...]:
         """Indices whose known environment differs from the known one before."""
         known = self.environment
-        if not self.names or known.size == 0:
+        if len(self.names) < 2 or known.size == 0:
             return ()
         at = np.nonzero((known[1:] != known[:-1]) & (known[1:] >= 0) & (known[:-1] >= 0))[0] + 1
         return tuple(at.tolist())
@@ -98,15 +100,13 @@ class Stretch:
         return joined
 
     def _appended(self, new: Columns, environment: Ints, names: tuple[str, ...]) -> "Stretch":
-        return replace(
-            self,
-            x=np.concatenate((self.x, new.x)),
-            y=np.concatenate((self.y, new.y)),
-            count=np.concatenate((self.count, new.count)),
-            environment=np.concatenate((self.environment, environment)),
-            names=names,
-            many=self.many + tuple((self.size + i, v) for i, v in new.many),
-        )
+        columns: tuple[NDArray[Any], ...] = new.x, new.y, new.count, environment
+        if self.size:
+            mine = self.x, self.y, self.count, self.environment
+            columns = tuple(np.concatenate(pair) for pair in zip(mine, columns, strict=True))
+        many = self.many + tuple((self.size + i, v) for i, v in new.many)
+        x, y, count, known = columns
+        return Stretch(x, y, count, known, names, many, self.offset, self.lock, self.sealed)
 
 
 def _added(names: list[str], name: str) -> int:

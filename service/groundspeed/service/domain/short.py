@@ -20,6 +20,8 @@ LIMIT_FEW = 8.0
 FEW = 12
 """… or LIMIT_FEW in a series of fewer points than this, which has no points to waste."""
 MOST_STEPS = 6
+AT_ONCE = 8
+"""From so many points on all heads and tails of a segment cost less together than one by one."""
 
 
 def analyse_short(
@@ -64,6 +66,7 @@ class _Costs:
         self.sd, self.limit = sd, limit * limit
         self._plain = set(self.weights) == {1.0}
         self._known: dict[tuple[int, int], tuple[float, float]] = {}
+        self._best: dict[tuple[int, int], tuple[float, int]] = {}
 
     def level(self, a: int, b: int) -> float:
         return self._of(a, b)[0]
@@ -88,6 +91,25 @@ class _Costs:
         cost = sum([square if (square := ((v - level) / sd) ** 2) < limit else limit for v in values])
         return level, cost
 
+    def _learn(self, a: int, b: int) -> None:
+        """The same of all heads [a, p) and tails [p, b) at once, each a row of its values in order."""
+        n = b - a
+        values, sizes = np.array(self.values[a:b]), np.arange(1, n + 1)
+        heads = np.where(sizes <= sizes[:, None], values, np.inf)
+        tails = np.where(sizes > sizes[:, None], values, np.inf)[:-1]
+        rows, sizes = np.sort(np.concatenate((heads, tails)), axis=1), np.concatenate((sizes, sizes[-2::-1]))
+        nth, half = np.arange(sizes.size), sizes // 2
+        centre = np.where(sizes % 2, rows[nth, half], 0.5 * (rows[nth, half - 1] + rows[nth, half]))
+        near = np.abs(rows - centre[:, None]) <= 3.0 * self.sd
+        some = near.sum(axis=1)
+        # Summed from left to right, as one by one.
+        level = np.where(some > 0, np.where(near, rows, 0.0).cumsum(axis=1)[:, -1] / np.maximum(some, 1), centre)
+        away = (rows - level[:, None]) / self.sd
+        squares = np.where(rows < np.inf, np.minimum(away * away, self.limit), 0.0)
+        found = list(zip(level.tolist(), squares.cumsum(axis=1)[:, -1].tolist(), strict=True))
+        self._known |= {(a, a + 1 + k): one for k, one in enumerate(found[:n])}
+        self._known |= {(a + 1 + k, b): one for k, one in enumerate(found[n:])}
+
     def _weighted_of(self, a: int, b: int) -> tuple[float, float]:
         pairs = sorted(zip(self.values[a:b], self.weights[a:b], strict=True))
         half, reached, centre = 0.5 * sum(w for _, w in pairs), 0.0, 0.0
@@ -107,8 +129,13 @@ class _Costs:
 
     def best(self, a: int, b: int, fixed: Sequence[int]) -> tuple[float, int]:
         """Strongest split of [a, b); one at a fixed place counts for more."""
-        found = [(self.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0), p) for p in range(a + 1, b)]
-        return max(found, default=(0.0, a))
+        known = self._best.get((a, b))
+        if known is None:
+            if self._plain and b - a >= AT_ONCE:
+                self._learn(a, b)
+            found = [(self.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0), p) for p in range(a + 1, b)]
+            known = self._best[a, b] = max(found, default=(0.0, a))
+        return known
 
     def step(self, a: int, p: int, b: int) -> Step:
         before, after = self.level(a, p), self.level(p, b)

@@ -21,7 +21,11 @@ CALM_RMS = 0.6617
 
 MIN_SEGMENT = 3
 
-_COUNT = np.arange(1.0, 4097.0)
+_SPREAD = {h: math.sqrt(1.0 / h + 1.0 / h) for h in SCALES}
+"""Of the difference of two means over so many points each, in standard deviations of one."""
+
+_FROM_NOUGHT = np.arange(4097.0)
+_COUNT = _FROM_NOUGHT[1:]
 _INVERSE = 1.0 / _COUNT
 
 
@@ -41,6 +45,8 @@ class Window:
     lock: int = 0
     fixed: tuple[int, ...] = ()
     total: Floats = field(init=False)
+    sums: list[float] = field(init=False)
+    """The same, for who asks for one at a time."""
     moment: Floats = field(init=False)
     scales: list[int] = field(init=False)
     sds: list[float] = field(init=False)
@@ -49,6 +55,7 @@ class Window:
         n = self.y.size
         self.total = np.zeros(n + 1)
         np.cumsum(self.y, out=self.total[1:])
+        self.sums = self.total.tolist()
         self.moment = np.zeros(n + 1)
         np.cumsum(self.y * counting(n), out=self.moment[1:])
         self.scales = [h for h in SCALES if 2 * h <= n] or [SCALES[0]]
@@ -63,22 +70,23 @@ class Window:
 
         The largest over the scales: a step in a series that wanders shows best close by, any other over all points.
         """
-        total, left, right = self.total, p - a, b - p
-        here, best = total.item(p), 0.0
+        total, left, right = self.sums, p - a, b - p
+        here, best = total[p], 0.0
         for h, sd in zip(self.scales, self.sds, strict=True):
-            le, ri = min(left, h), min(right, h)
-            gap = (total.item(p + ri) - here) / ri - (here - total.item(p - le)) / le
-            best = max(best, abs(gap) / (sd * math.sqrt(1.0 / le + 1.0 / ri)))
+            le, ri = min(h, left), min(h, right)
+            size = abs((total[p + ri] - here) / ri - (here - total[p - le]) / le)
+            size /= sd * (_SPREAD[h] if le == ri == h else math.sqrt(1.0 / le + 1.0 / ri))
+            best = max(best, size)
             if h >= left and h >= right:
                 break
         else:
-            gap = (total.item(p + right) - here) / right - (here - total.item(p - left)) / left
+            gap = (total[p + right] - here) / right - (here - total[p - left]) / left
             best = max(best, abs(gap) / (self.sds[-1] * math.sqrt(1.0 / left + 1.0 / right)))
         return best if self.local is None else best / float(self.local[p])
 
     def mean(self, a: int, b: int) -> float:
         """Mean of y[a:b]."""
-        return float(self.total[b] - self.total[a]) / (b - a)
+        return (self.sums[b] - self.sums[a]) / (b - a)
 
     def noise_of_mean(self, p: int, points: int) -> float:
         """Standard error of the mean of ``points`` values next to the cut p."""
@@ -94,10 +102,10 @@ class Window:
         k = min(p - a, b - p)
         if k <= MIN_SEGMENT:
             return False
-        total, low, high = self.total, p - k, p + k
-        gap = float(total[high] - 2.0 * total[p] + total[low]) / k
+        total, low, high = self.sums, p - k, p + k
+        gap = (total[high] - 2.0 * total[p] + total[low]) / k
         tilt = float(self.moment[high] - self.moment[low])
-        tilt -= 0.5 * (low + high - 1) * float(total[high] - total[low])
+        tilt -= 0.5 * (low + high - 1) * (total[high] - total[low])
         length = 2.0 * k
         return tilt * tilt / (length * (length * length - 1.0) / 12.0) > gap * gap * k / 2.0
 
@@ -135,7 +143,7 @@ def counting(n: int, start: int = 0) -> Floats:
     if start == 1 and n <= _COUNT.size:
         return _COUNT[:n]
     if start == 0 and n < _COUNT.size:
-        return np.concatenate(([0.0], _COUNT[: n - 1])) if n else _COUNT[:0]
+        return _FROM_NOUGHT[:n]
     return np.arange(float(start), float(start + n))
 
 

@@ -109,15 +109,18 @@ def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     # On PostgreSQL results can be read of a commit that came after the frame: their mark waits for the next look.
     x = frame.places[np.minimum(revision, frame.places.size - 1)]
     order = np.lexsort((run, x))
-    order = order[x[order] >= 0]
-    x, y = x[order], value[order].astype(np.float64)
+    x = x[order]
+    if x.size and x[0] < 0:  # those that are not on the branch
+        away = int(np.searchsorted(x, 0))
+        order, x = order[away:], x[away:]
     if not x.size:
         return Columns.of((), ())
+    y, spread = value[order], spread[order]
     names, env = _numbered(environment[order])
     if not np.isfinite(y).all() or _several(x, env):
         return None
     size = np.abs(y)
-    within = np.divide(spread[order], size, out=np.zeros_like(y), where=size > 0.0)
+    within = spread / size if size.min() > 0.0 else np.divide(spread, size, out=np.zeros_like(y), where=size > 0.0)
     return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
 
 

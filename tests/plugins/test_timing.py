@@ -163,7 +163,7 @@ def test_on_an_accelerator_the_steady_window_is_measured_and_its_energy_is_not_g
 def test_limits_suit_the_device_unless_they_are_set():
     assert Limits().on(accelerator=False).max_samples == 200
     found = Limits(max_time_s=9.0).on(accelerator=True)
-    assert (found.max_samples, found.min_time_s, found.max_time_s) == (2000, 1.5, 9.0)
+    assert (found.max_samples, found.min_time_s, found.max_time_s) == (2000, 2.0, 9.0)
     assert Limits(min_time_s=0.0).on(accelerator=True).min_time_s == 0.0
 
 

@@ -22,7 +22,7 @@ class Collectives:
     timing: ClassVar[Literal["self-timed"]] = "self-timed"
     name = "collectives"
     version = "2"
-    """2: what launching a row of operations takes no longer counts as theirs."""
+    """2: neither what launching a row of operations takes nor what NCCL adds to a graph counts as theirs."""
     description = "Bandwidth and latency of collectives between devices"
     needs = Needs(packages=("torch>=2.6",), target=False)
     params: tuple[Param, ...] = (
@@ -34,7 +34,13 @@ class Collectives:
             "max_bytes", "int", 0, minimum=0, description="largest buffer; 0: 1 GiB on accelerators, 1 MiB on the CPU"
         ),
         Param("factor", "int", 0, minimum=0, description="between sizes; 0: 2 on accelerators, 16 on the CPU"),
-        Param("launch", "str", "graph", choices=("graph", "eager"), description="on CUDA: replayed or from Python"),
+        Param(
+            "launch",
+            "str",
+            "queued",
+            choices=("queued", "graph", "eager"),
+            description="on CUDA: queued while the device waits, captured and replayed, or as fast as Python launches",
+        ),
         Param(
             "buffers",
             "str",

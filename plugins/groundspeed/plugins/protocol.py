@@ -59,7 +59,7 @@ class Limits:
 
 
 HOST: Mapping[str, float] = {"max_samples": 200, "min_time_s": 0.3, "max_time_s": 1.5}
-ACCELERATOR: Mapping[str, float] = {"max_samples": 2000, "min_time_s": 1.5, "max_time_s": 2.5}
+ACCELERATOR: Mapping[str, float] = {"max_samples": 2000, "min_time_s": 2.0, "max_time_s": 3.0}
 
 
 @dataclass(frozen=True, slots=True)

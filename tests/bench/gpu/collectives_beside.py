@@ -24,12 +24,11 @@ PROGRAMS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scat
 IN_PLACE = {"all_reduce", "broadcast"}
 """Ours run these in one buffer; the others from one into another, as nccl-tests' first columns have it."""
 LAUNCHES = {"eager": (), "graph": ("-G", "1")}
-RANGES = {"eager": ("-b", "64M", "-e", "1G", "-f", "2"), "graph": ("-b", "8K", "-e", "8K")}
-"""What is compared with theirs launched from the host, as by default, and what with theirs captured as a graph, as ours
-are: of large buffers the launch does not show, of small ones it is most of the time."""
-WHOLE = ("-b", "8K", "-e", "1G", "-f", "2")
-REGISTERED = "registered"
-"""Buffers of ours that are like theirs: what nccl-tests allocates NCCL registers by itself where it captures a graph."""
+LIKE = {"queued": "eager", "registered": "graph"}
+"""What of theirs is like ours: by default each launches from the host, into a queue that their C++ and our waiting kernel
+keep full; and what nccl-tests allocates NCCL registers by itself where it captures a graph.
+"""
+SIZES = ("-b", "8K", "-e", "1G", "-f", "2")
 APART, TOGETHER = "a process a device", "one process"
 MARK = re.compile(r"^## (\w+) (\w+) (\d+) (.+)$", re.MULTILINE)
 OPERATIONS = "50"
@@ -48,14 +47,16 @@ def layouts(world, turn):
 
 
 def run_nccl_tests(folder, out, world, left, turn=0):
-    """Adds what each program printed to ``out``, each after a line "## COLLECTIVE LAUNCH RANKS LAYOUT"."""
+    """Adds what each program printed to ``out``, each after a line "## COLLECTIVE LAUNCH RANKS LAYOUT"; captured as a
+    graph in the first turn only.
+    """
+    launches = LAUNCHES if turn == 0 else {"eager": LAUNCHES["eager"]}
     for layout, (before, after) in layouts(world, turn).items():
         for name, program in PROGRAMS.items():
-            for launch, more in LAUNCHES.items():
+            for launch, more in launches.items():
                 if left() <= 0:
                     return
-                sizes = WHOLE if turn == 0 else RANGES[launch]
-                command = [*before, str(folder / f"{program}_perf"), *sizes, *after, "-n", OPERATIONS, "-w", "5",
+                command = [*before, str(folder / f"{program}_perf"), *SIZES, *after, "-n", OPERATIONS, "-w", "5",
                            *more]  # fmt: skip
                 try:
                     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -106,15 +107,14 @@ def rows(reports, peers):
         for one in report["metrics"]:
             if one["metric"] == "latency":
                 where = one["params"]
-                launch = params.get("launch", "graph")
-                key = (params["collective"], where["ranks"], where["bytes"], params.get("buffers", launch))
+                launch = params.get("buffers", params.get("launch", "queued"))
+                key = (params["collective"], where["ranks"], where["bytes"], launch)
                 found[key].append((statistics.median(one["values"]), _bus(report, where)))
     made = []
     for (name, ranks, size, launch), values in sorted(found.items()):
         seconds = [one[0] for one in values]
         latency = statistics.median(seconds)
-        as_launched = peers.get((name, ranks, size, "graph" if launch == REGISTERED else launch))
-        theirs = as_launched or peers.get((name, ranks, size, "eager"), [float("nan")])
+        theirs = peers.get((name, ranks, size, LIKE.get(launch, launch)), [float("nan")])
         peer = statistics.median(theirs)
         made.append({"collective": name, "launch": launch, "ranks": ranks, "bytes": size, "processes": len(values),
                      "latency_us": latency * 1e6, "bus_bandwidth_gb_s": statistics.median(one[1] for one in values) / 1e9,

@@ -9,7 +9,7 @@ LEFT, TOP, WIDE, TALL = 60, 20, 520, 340
 STEP_GB_S = 50
 
 
-def plot(rows, launch="graph"):
+def plot(rows, launch="queued"):
     """``rows`` as collectives_beside.rows makes them; theirs is the time of the same bytes, launched by the host."""
     names = sorted({row["collective"] for row in rows if row["launch"] == launch})
     rows = [row for row in rows if row["launch"] == launch]

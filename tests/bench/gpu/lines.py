@@ -179,25 +179,21 @@ def nccl(bench):
     hand = bench.out / "nccl_by_hand.jsonl"
     if bench.runs and perf and not bench.small:
         for turn in range(plans.COLLECTIVE_PROCESSES):  # in turns, because processes of one build differ for a while
-            theirs, jobs = bench.out / "nccl_tests.txt", plans.collectives(world)
-            collectives_beside.run_nccl_tests(Path(perf), theirs, world, bench.left, turn)
-            bench.one_after_the_other("nccl", [*jobs, *plans.registered(world)] if turn == 0 else jobs[:-1])
+            collectives_beside.run_nccl_tests(Path(perf), bench.out / "nccl_tests.txt", world, bench.left, turn)
+            bench.one_after_the_other("nccl", plans.collectives(world) + (plans.otherwise(world) if turn == 0 else []))
     else:
         others = [name for name in plans.COLLECTIVES if name != "all_reduce"]
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 2, "all_reduce")
         apart(bench, "nccl_by_hand", hand, world, 8192, 1 << 30, 8, *others)
         bench.one_after_the_other("nccl", plans.collectives(world) * (1 if bench.small else plans.COLLECTIVE_PROCESSES))
     reports = bench.reports("nccl")
-    theirs, by_hand = bench.out / "nccl_tests.txt", collectives_beside.by_hand(hand)
-    tables = {}
+    theirs, tables = bench.out / "nccl_tests.txt", {}
     for layout in (collectives_beside.APART, collectives_beside.TOGETHER):
-        peers = {**by_hand, **collectives_beside.by_nccl_tests(theirs, layout)}
-        if any(key[3] == "eager" for key in peers):
-            by_host = {key: seconds for key, seconds in peers.items() if key[3] == "eager"}
-            tables[f"Beside nccl-tests launched by the host, {layout}"] = collectives_beside.rows(reports, by_host)
+        peers = {**collectives_beside.by_hand(hand), **collectives_beside.by_nccl_tests(theirs, layout)}
+        if peers:
             tables[f"Beside nccl-tests, {layout}"] = collectives_beside.rows(reports, peers)
     if reports and tables:
-        (bench.out / "collectives.svg").write_text(curves.plot(next(iter(tables.values())), "graph"))
+        (bench.out / "collectives.svg").write_text(curves.plot(next(iter(tables.values()))))
     return {**tables, "What did not run": analysis.failed(reports)}
 
 

@@ -22,7 +22,7 @@ ROUNDS, MORE_PAIRS = 24, 36
 MORE_ROUNDS, MORE_OTHERS = 12, {1, 4, 7, 10}
 """Of the further suites: six pairs on one device or three on each of two, and the rounds that hold the other variants."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
-COLLECTIVE_PROCESSES = 6
+COLLECTIVE_PROCESSES = 8
 DELAYS = (0.2, 0.5, 1.0)
 
 
@@ -216,14 +216,14 @@ def contaminated():
 
 
 def collectives(world):
-    """All six operations over the whole sweep, for the comparison with nccl-tests; at the end one launched from Python."""
-    runs = [*((name, "graph") for name in COLLECTIVES), ("all_reduce", "eager")]
-    return [collective(name, world, launch=launch) for name, launch in runs]
+    """All six operations over the whole sweep, for the comparison with nccl-tests."""
+    return [collective(name, world) for name in COLLECTIVES]
 
 
-def registered(world):
-    """The same in buffers that NCCL knows, as nccl-tests has them when it is captured as a graph."""
-    return [collective(name, world, buffers="registered") for name in COLLECTIVES]
+def otherwise(world):
+    """The same in buffers that NCCL knows, and one launched in the other ways."""
+    registered = [collective(name, world, buffers="registered") for name in COLLECTIVES]
+    return [*registered, *(collective("all_reduce", world, launch=launch) for launch in ("graph", "eager"))]
 
 
 def collective(name, world, **more):
@@ -246,5 +246,5 @@ def everything():
     found = [*same(), *overhead(), calibration(), *same_collectives(), *attention(), *kernels(), *loaders(), *wrong()]
     found += [one for jobs in (*delays()[:3], *more()[:2]) for one in jobs]
     for world in (2, 4, 8):
-        found += collectives(world) + registered(world) + scaling(world)
+        found += collectives(world) + otherwise(world) + scaling(world)
     return found

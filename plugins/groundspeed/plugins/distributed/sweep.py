@@ -24,6 +24,11 @@ SAMPLE_S = 2e-3
 MAX_PER_SAMPLE = 50
 """In-place sums grow with every operation: between resets two rows of two ranks must stay far from overflow."""
 
+QUEUE_AHEAD, QUEUE_MARGIN_S = 2.0, 5e-4
+"""The device waits so many times as long as the host took to queue a row, and a little more: hosts wander."""
+FASTEST_CLOCK_HZ = 2e9
+"""The waiting kernel counts cycles: a slower device waits longer, which does no harm."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -257,16 +262,16 @@ _BUILDERS: dict[str, Callable[[_Shape], Operation]] = {
 
 def measure(operation: Operation, context: RankContext, payload: Mapping[str, Any]) -> list[float]:
     """Seconds of one operation, one value a sample; all ranks take the same number of operations and samples."""
-    launch = payload["launch"]
-    timed = host_timed if context.device == "cpu" else graph_timed if launch == "graph" else event_timed
+    timed = TIMED["cpu" if context.device == "cpu" else payload["launch"]]
     for _ in range(3):
         operation.run()
-    once = agree(timed(operation, 3)(), context)
+    once = agree(timed(operation, 3, context)(), context)
     per_sample = max(2, min(MAX_PER_SAMPLE, math.ceil(SAMPLE_S / max(once, 1e-7))))
-    rows = 2 if timed is graph_timed else 1
-    count = max(5, min(payload["samples"], int(payload["seconds_per_size"] / (once * per_sample * rows))))
-    sample = timed(operation, per_sample)
+    sample = timed(operation, per_sample, context)
+    begin = time.perf_counter()
     sample()
+    takes_s = agree(max(time.perf_counter() - begin, once * per_sample), context)
+    count = max(5, min(payload["samples"], int(payload["seconds_per_size"] / takes_s)))
     return [sample() for _ in range(count)]
 
 
@@ -280,7 +285,8 @@ def agree(seconds: float, context: RankContext) -> float:
     return float(value.item())
 
 
-def host_timed(operation: Operation, repeats: int) -> Callable[[], float]:
+def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
+    """By the host's clock, for a CPU."""
     import torch.distributed as dist
 
     def sample() -> float:
@@ -294,7 +300,7 @@ def host_timed(operation: Operation, repeats: int) -> Callable[[], float]:
     return sample
 
 
-def event_timed(operation: Operation, repeats: int) -> Callable[[], float]:
+def event_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
     """Each operation launched from Python: below some MiB the host's own time shows."""
     import torch
 
@@ -314,8 +320,48 @@ def event_timed(operation: Operation, repeats: int) -> Callable[[], float]:
     return sample
 
 
-def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
-    """The operations captured into one CUDA graph and replayed: the fabric's time without Python's."""
+def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
+    """The row queued while the device waits in a kernel that does nothing: the fabric's time without the host's, in a
+    stream as programs use it.
+    """
+    import torch
+
+    cuda: Any = torch.cuda
+    start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    # One operation that is not timed stands first, so that the ranks enter the timed part together.
+    launch_s = agree(_launching_s(operation, repeats + 1), context)
+    cycles = int((QUEUE_AHEAD * launch_s + QUEUE_MARGIN_S) * FASTEST_CLOCK_HZ)
+
+    def sample() -> float:
+        operation.reset()
+        cuda._sleep(cycles)  # noqa: SLF001 - the only kernel in torch that waits
+        operation.run()
+        start.record()
+        for _ in range(repeats):
+            operation.run()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / repeats
+
+    return sample
+
+
+def _launching_s(operation: Operation, repeats: int) -> float:
+    """What the host takes to queue so many."""
+    import torch
+
+    operation.reset()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        operation.run()
+    launching_s = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    return launching_s
+
+
+def graph_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
+    """The row captured into one CUDA graph and replayed, as programs that capture their collectives have it."""
     import torch
 
     graph = torch.cuda.CUDAGraph()
@@ -329,7 +375,6 @@ def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
     def sample() -> float:
         operation.reset()
         # An untimed row first: the ranks enter the timed one together, and it is launched while the first still runs.
-        # Otherwise the time that launching takes (some 200 us for fifty operations) would count as the fabric's.
         graph.replay()
         start.record()
         graph.replay()
@@ -338,3 +383,7 @@ def graph_timed(operation: Operation, repeats: int) -> Callable[[], float]:
         return float(start.elapsed_time(end)) * 1e-3 / repeats
 
     return sample
+
+
+Timed = Callable[[Operation, int, RankContext], Callable[[], float]]
+TIMED: Mapping[str, Timed] = {"cpu": host_timed, "queued": queue_timed, "graph": graph_timed, "eager": event_timed}

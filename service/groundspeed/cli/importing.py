@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -49,16 +51,19 @@ def import_results(
 
     Exit status 0: imported; 1: some files were refused; 2: nothing could be done.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy and scipy start threads, that nothing here has work for
+    from groundspeed.service.process import rare_collection
     from groundspeed.service.usecases.import_sources import Sources
 
-    with Sources(tuple(paths)) as sources:
-        sources.begin()  # what follows takes a second to load
+    with rare_collection(), Sources(tuple(paths)) as sources:
+        sources.begin()  # what follows takes a while to load
         from groundspeed.service.errors import Invalid
         from groundspeed.service.formats.times import parse_time
         from groundspeed.service.usecases import importing
         from groundspeed.service.usecases.beforehand import Beforehand
         from groundspeed.service.usecases.columns import columns
 
+        gc.freeze()  # modules are not looked through when something is collected
         moment = parse_time(when) if when else None
         if when and moment is None:
             raise Invalid(f'--time "{when}" is no time.', "Give one like 2026-01-31T12:00:00Z.")

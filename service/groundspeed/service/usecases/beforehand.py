@@ -28,6 +28,7 @@ from groundspeed.service.usecases.detecting import (
     Looked,
     ahead,
     answer_from,
+    look,
     marks_of,
     may_start_others,
 )
@@ -48,12 +49,17 @@ class Beforehand:
     """The newest result that they know."""
     _asked: dict[int, Future[dict[int, Answer]]] = field(default_factory=dict)
     """By series."""
+    _units: list[tuple[Future[dict[int, Answer]], Sequence[int]]] = field(default_factory=list)
+    """Those that nobody may have begun with."""
+    _here: dict[int, Looked] = field(default_factory=dict)
+    """What this process has found in helping."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._asked.clear()
+        self._units.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
@@ -71,7 +77,9 @@ class Beforehand:
         self._pool = ProcessPoolExecutor(several, children.context(), _begin, (self._frame, series, kept))
         for start in range(0, len(series_ids), UNIT):
             some = series_ids[start : start + UNIT]
-            self._asked |= dict.fromkeys(some, self._pool.submit(_look, some))
+            future = self._pool.submit(_look, some)
+            self._units.append((future, some))
+            self._asked |= dict.fromkeys(some, future)
 
     @contextmanager
     def ahead(self, db: Database, lists: Sequence[Sequence[int]]) -> Iterator[Ahead | _Known]:
@@ -83,20 +91,38 @@ class Beforehand:
             yield others
 
     def looked(self, session: Session, ids: Sequence[int]) -> dict[int, Looked]:
-        """What was found in these series, as far as there has been no result since."""
+        """What was found in these series, as far as there has been no result since. While the others are not done with
+        them, this process helps.
+        """
         frame = self._frame
         if frame is None or session.scalar(_LAST) != self._last:
             return {}
         marks = marks_of(session, ids)
+        wanted = {one: self._asked[one] for one in ids if one in self._asked}
         try:
-            answers = [self._asked[one].result().get(one) if one in self._asked else None for one in ids]
+            while not all(future.done() for future in wanted.values()) and self._help(session):
+                pass
+            answers = {
+                one: answer
+                for one, future in wanted.items()
+                if not future.cancelled() and (answer := future.result().get(one)) is not None
+            }
         except BrokenProcessPool:  # one of them was killed: what is missing is looked at by the transactions
-            return {}
-        return {
+            answers = {}
+        found = {
             one: Looked(frozenset(marks.get(one, ())), None, frame.order, frame.config, answer)
-            for one, answer in zip(ids, answers, strict=True)
-            if answer is not None
+            for one, answer in answers.items()
         }
+        return found | {one: self._here[one] for one in ids if one in self._here}
+
+    def _help(self, session: Session) -> bool:
+        """Look at series that nobody has begun with, the last ones first; returns whether there were any."""
+        while self._units:
+            future, ids = self._units.pop()
+            if future.cancel():
+                self._here |= look(session, ids)
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

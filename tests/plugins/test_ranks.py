@@ -12,10 +12,12 @@ import psutil
 import pytest
 from tests.plugins.conftest import metric
 
+from groundspeed.plugins import collectives
+from groundspeed.plugins.distributed import sweep as sweep_of
 from groundspeed.plugins.distributed.ranks import RankFailed, Ranks
 from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.protocol import ChildReport, Limits
-from groundspeed.plugins.spi import Context, TimedOut, WrongResult
+from groundspeed.plugins.spi import Context, TimedOut, Unsupported, WrongResult
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,3 +155,18 @@ def wait_for_gate(process, progress):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("device", "launch", "timed"),
+    [("cpu", "queued", sweep_of.host_timed), ("cuda:1", "queued", sweep_of.queue_timed),
+     ("cuda:0", "graph", sweep_of.graph_timed), ("xpu:0", "queued", sweep_of.event_timed)],
+)  # fmt: skip
+def test_how_a_row_is_timed_depends_on_the_device_and_on_what_was_asked(device, launch, timed):
+    assert sweep_of.way_of_timing(device, launch) is timed
+
+
+def test_buffers_can_be_registered_only_where_there_is_nccl(tmp_path):
+    params = {one.name: one.default for one in collectives.PLUGIN.params} | {"buffers": "registered"}
+    with pytest.raises(Unsupported, match="buffers=registered: needs NCCL"):
+        collectives.make_ranks(Context("cpu", params, None, tmp_path, lambda _: None))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
+
+from groundspeed.service.domain import tails
 
 Cell = tuple[Literal["old", "new"], Literal["old", "new"]]
 """(commit, environment)."""
@@ -115,7 +116,7 @@ def _part(before: Sequence[float], after: Sequence[float], least: float, confide
     if error == 0:
         return Part(math.exp(change), math.exp(change), math.exp(change), abs(change) >= math.log1p(least))
     df = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
-    half = float(special.stdtrit(df, 0.5 + confidence / 2)) * error
+    half = tails.student_quantile(df, 0.5 + confidence / 2) * error
     real = abs(change) > half and abs(change) >= math.log1p(least)
     return Part(math.exp(change), math.exp(change - half), math.exp(change + half), real)
 

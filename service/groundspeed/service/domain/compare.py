@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from groundspeed.service.domain import tails
 from groundspeed.service.domain.intervals import Interval, paired, unpaired
 from groundspeed.service.domain.robust import median, relative
 from groundspeed.service.domain.series import Direction, Floats
@@ -142,7 +142,7 @@ def _usable(values: Floats) -> NDArray[np.bool_]:
 def _mde(interval: Interval, config: GateConfig) -> float:
     """Smallest effect that clears both the interval's half width and the threshold with the stated power."""
     half = 0.5 * (interval.high - interval.low)
-    extra = float(special.ndtri(config.power)) * interval.error
+    extra = tails.normal_quantile(config.power) * interval.error
     return relative(max(half, math.log1p(config.threshold)) + extra)
 
 
@@ -186,7 +186,7 @@ def _hopeless(base: Samples, head: Samples, config: GateConfig) -> bool:
     if interval is None or pairs < config.min_pairs:
         return False
     sd = interval.error * math.sqrt(pairs)
-    half = -float(special.stdtrit(config.max_pairs - 1, config.level)) * sd / math.sqrt(config.max_pairs)
+    half = -tails.student_quantile(config.max_pairs - 1, config.level) * sd / math.sqrt(config.max_pairs)
     could_differ = abs(interval.centre) + 2.0 * interval.error > half
     could_agree = half < 1.5 * math.log1p(config.threshold)
     return not could_differ and not could_agree

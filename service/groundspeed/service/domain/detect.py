@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from scipy import special
-
+from groundspeed.service.domain import tails
 from groundspeed.service.domain.examine import DetectConfig, Examination, Judged, examine, with_bounds
 from groundspeed.service.domain.findings import (
     Cause,
@@ -99,7 +98,7 @@ def _change(judged: Judged, stretch: Stretch, seen: Examination, series: SeriesD
         ratio_high=high,
         difference=after - before,
         strength=step.strength,
-        p_value=min(1.0, 2.0 * n * float(special.ndtr(-step.strength))),
+        p_value=min(1.0, 2.0 * n * tails.normal(-step.strength)),
         provisional=judged.provisional,
         kind=change_kind(after - before, series.direction),
         cause=_cause(x0, x1, int(env[0]), int(env[1])),
@@ -118,7 +117,7 @@ def _interval(delta: float, error: float, df: int, *, log: bool) -> tuple[float,
     """Ratio with its 95 % Student interval; NaN where ratios mean nothing."""
     if not log:
         return math.nan, math.nan, math.nan
-    reach = float(special.stdtrit(max(df, 1), 0.975)) * error
+    reach = tails.student_quantile(max(df, 1), 0.975) * error
     return _exp(delta), _exp(delta - reach), _exp(delta + reach)
 
 

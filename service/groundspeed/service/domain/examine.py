@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
+from groundspeed.service.domain import tails
 from groundspeed.service.domain.analyse import Analysis, Demand, Step, analyse
 from groundspeed.service.domain.ends import beyond_chance, end_steps
 from groundspeed.service.domain.history import Stretch
@@ -39,7 +39,7 @@ class DetectConfig:
 
     def threshold(self, n: int) -> float:
         """Standard errors that a step among n points must show; more where the noise is estimated from few."""
-        base = -float(special.ndtri(self.alpha / 2000.0))
+        base = -tails.normal_quantile(self.alpha / 2000.0)
         return min(base, SHORT_THRESHOLD) * (1.0 + 1.5 / n) if n < SHORT else base * (1.0 + 1.0 / n)
 
 
@@ -182,7 +182,7 @@ def _between_replicates(
         seen = contrast(many[i - 1], many[i], sd)
         if abs(seen.delta) < floor or seen.p_value > FIND_ALPHA / len(pairs):
             continue
-        strength = -float(special.ndtri(max(seen.p_value, 1e-300)))
+        strength = -tails.normal_quantile(max(seen.p_value, 1e-300))
         before = float(z[i - 1])
         step = Step(i, strength, seen.delta, seen.error, before, before + seen.delta, 1, 1)
         out.append(Judged(step, provisional=False, replicated=True))

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from groundspeed.service.domain import tails
 from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Floats
 
@@ -72,7 +73,7 @@ def unpaired(base: Floats, head: Floats, level: float, least_sd: float = 0.0) ->
 
 def _ranked(ordered: Floats, below: int, p_value: float, level: float, method: str, p_student: float) -> Interval:
     low, high = float(ordered[below]), float(ordered[ordered.size - 1 - below])
-    error = 0.5 * (high - low) / -float(special.ndtri(level))
+    error = 0.5 * (high - low) / -tails.normal_quantile(level)
     return Interval(median(ordered), low, high, error, p_value, method, p_student)
 
 
@@ -80,15 +81,15 @@ def _widened(found: Interval, least_error: float, level: float) -> Interval:
     """Not narrower than the known noise allows, whatever luck made the ranks agree."""
     if found.error >= least_error:
         return found
-    reach = -float(special.ndtri(level)) * least_error
+    reach = -tails.normal_quantile(level) * least_error
     low, high = min(found.low, found.centre - reach), max(found.high, found.centre + reach)
-    p = 2.0 * float(special.ndtr(-abs(found.centre) / least_error))
+    p = 2.0 * tails.normal(-abs(found.centre) / least_error)
     return replace(found, low=low, high=high, error=least_error, p_value=max(found.p_value, p))
 
 
 def _student(centre: float, error: float, df: float, level: float, method: str) -> Interval:
-    reach = -float(special.stdtrit(df, level)) * error
-    p = 2.0 * float(special.stdtr(df, -abs(centre) / error)) if error > 0.0 else float(centre == 0.0)
+    reach = -tails.student_quantile(df, level) * error
+    p = 2.0 * tails.student(df, -abs(centre) / error) if error > 0.0 else float(centre == 0.0)
     return Interval(centre, centre - reach, centre + reach, error, min(1.0, p), method, min(1.0, p))
 
 

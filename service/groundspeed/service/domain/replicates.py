@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
+from groundspeed.service.domain import tails
 from groundspeed.service.domain.robust import median
 from groundspeed.service.domain.series import Floats
 
@@ -59,7 +59,7 @@ def contrast(before: tuple[float, ...], after: tuple[float, ...], least_sd: floa
     error = math.sqrt(va + vb)
     df = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
     delta = float(np.mean(b) - np.mean(a))
-    return Contrast(delta, error, float(special.stdtr(df, -abs(delta) / error)))
+    return Contrast(delta, error, tails.student(df, -abs(delta) / error))
 
 
 def judge(claimed: float, strength: float, found: Contrast, floor: float, processes: int) -> Answer:

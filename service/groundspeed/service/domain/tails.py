@@ -1,0 +1,33 @@
+"""Probabilities and quantiles of the normal and Student's distribution.
+
+scipy is loaded when one is first asked for: that takes as long as loading the database's part, and who only stores what
+others have found asks for none.
+"""
+
+
+def normal(z: float) -> float:
+    """Probability of a standard normal value below z."""
+    from scipy import special
+
+    return float(special.ndtr(z))
+
+
+def normal_quantile(p: float) -> float:
+    """The standard normal value that others lie below with probability p."""
+    from scipy import special
+
+    return float(special.ndtri(p))
+
+
+def student(df: float, t: float) -> float:
+    """Probability of a value below t with df degrees of freedom."""
+    from scipy import special
+
+    return float(special.stdtr(df, t))
+
+
+def student_quantile(df: float, p: float) -> float:
+    """The value that others lie below with probability p, with df degrees of freedom."""
+    from scipy import special
+
+    return float(special.stdtrit(df, p))

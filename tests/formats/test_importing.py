@@ -122,7 +122,7 @@ def test_a_cut_import_is_resumed(sqlite_database: Database, tmp_path: Path, monk
     assert rows(sqlite_database)["Result"] == 0
     with sqlite_database.read() as session:  # what was set aside for a first import is back
         assert "ix_result_series" in {i["name"] for i in inspect(session.connection()).get_indexes("result")}
-    left[0] = 6 * (importing.PARTS * importing.BATCHES_INTO_NOTHING + 3)
+    left[0] = 4 * importing.PARTS * importing.BATCHES_INTO_NOTHING + 15
     with pytest.raises(KeyboardInterrupt):
         bring(sqlite_database, tmp_path / "results", batch_rows=3)
     monkeypatch.setattr(import_rows, "bulk_insert", real)

@@ -33,8 +33,8 @@ class Remembered(Causes):
     told: bool = False
     """There is something that people may want to know."""
     _held: bool = False
-    _ranges: dict[str, dict[int, Span]] = field(default_factory=dict)
-    """By kind: where regressions lie."""
+    _ranges: dict[str, dict[int, tuple[int, int, Span]]] = field(default_factory=dict)
+    """By kind: where regressions lie, and the same as two numbers: all of them are gone through for each change."""
     _rows: dict[int, dict[int, Member]] = field(default_factory=dict)
     _pictures: dict[int, Picture] = field(default_factory=dict)
     _regressions: dict[int, Regression] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Remembered(Causes):
         if x0 is None or x1 is None:
             ranges.pop(regression_id, None)
         else:
-            ranges[regression_id] = Span(x0, x1)
+            ranges[regression_id] = x0, x1, Span(x0, x1)
 
     def settle(self) -> None:
         pass
@@ -127,8 +127,8 @@ class Remembered(Causes):
         before, after = span.before, span.after
         ranges = self._ranges.get(kind, {}).items()
         if before == after:
-            return [(there, id_) for id_, there in ranges if there == span]
-        return [(there, id_) for id_, there in ranges if there.before < after and there.after > before]
+            return [(there, id_) for id_, (_, _, there) in ranges if there == span]
+        return [(there, id_) for id_, (x0, x1, there) in ranges if x0 < after and x1 > before]
 
     def _positions(self, ids: set[int]) -> Mapping[int, int]:  # noqa: ARG002 - all are known
         return self.positions

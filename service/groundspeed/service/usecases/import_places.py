@@ -30,7 +30,7 @@ from groundspeed.service.db.tables import (
 )
 from groundspeed.service.db.types import clean_text
 from groundspeed.service.formats.digests import digest as digest_of
-from groundspeed.service.formats.records import Metric, Origin, Scalar
+from groundspeed.service.formats.records import Fact, Machine, Metric, Origin, Scalar
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX, short, storable
 from groundspeed.service.wire.v1 import Facet, HardwareSpec
@@ -83,6 +83,8 @@ class Places:
     _series: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _ids: dict[tuple[str, tuple[Any, ...]], int] = field(default_factory=dict)
     _new: dict[Hashable, Any] = field(default_factory=dict)
+    _hardware_of: dict[Machine, tuple[int, str]] = field(default_factory=dict)
+    _environment_of: dict[tuple[Fact, ...], tuple[int, int | None]] = field(default_factory=dict)
 
     def keep(self) -> None:
         """To be called after the commit, never before: what is rolled back was never there."""
@@ -106,8 +108,8 @@ class Places:
             return known
         revision = self._revision(session, origin, sha, moment)
         self.commits.add(revision)
-        hardware, hardware_print = self._hardware(session, origin)
-        environment, build = self._environment(session, origin)
+        hardware, hardware_print = self._hardware(session, origin.machine)
+        environment, build = self._environment(session, origin.environment)
         node = self._node(session, origin, hardware, environment)
         started = origin.measured_at or moment or origin.committed_at or self.now
         identity = [origin.tool, sha, hardware_print, environment, build, node, origin.label, str(origin.measured_at)]
@@ -198,8 +200,12 @@ class Places:
             self.fresh.add(revision)
         return revision
 
-    def _hardware(self, session: Session, origin: Origin) -> tuple[int, str]:
-        machine = origin.machine
+    def _hardware(self, session: Session, machine: Machine) -> tuple[int, str]:
+        if machine not in self._hardware_of:
+            self._hardware_of[machine] = self._find_hardware(session, machine)
+        return self._hardware_of[machine]
+
+    def _find_hardware(self, session: Session, machine: Machine) -> tuple[int, str]:
         spec = HardwareSpec(
             gpu_model=clean_text(machine.gpu_model), gpu_count=machine.gpu_count, topology=clean_text(machine.topology),
             cpu_model=clean_text(machine.cpu_model), cpu_count=machine.cpu_count, memory_bytes=machine.memory_bytes,
@@ -221,10 +227,15 @@ class Places:
         row = {"fingerprint": fingerprint, "label": clean_text(label)[:200], "facts": facts}
         return self._lasting(session, Hardware, row)[0], fingerprint
 
-    def _environment(self, session: Session, origin: Origin) -> tuple[int, int | None]:
+    def _environment(self, session: Session, facts: tuple[Fact, ...]) -> tuple[int, int | None]:
+        if facts not in self._environment_of:
+            self._environment_of[facts] = self._find_environment(session, facts)
+        return self._environment_of[facts]
+
+    def _find_environment(self, session: Session, facts: tuple[Fact, ...]) -> tuple[int, int | None]:
         facets = [
             Facet(layer=f.layer, name=clean_text(f.name)[:200] or "?", value=clean_text(f.value), tracked=f.tracked)
-            for f in origin.environment
+            for f in facts
         ]
         fingerprint = fingerprints.environment(facets)
         kept = fingerprints.environment_facets(facets)

@@ -6,7 +6,7 @@ same row however often it comes; many rows go in one statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, repeat
 from math import isfinite
@@ -86,11 +86,9 @@ class Writer:
     """The same, by a benchmark's shape and the hardware."""
     _runs: list[tuple[Any, ...]] = field(default_factory=list)
     _results: list[tuple[Any, ...]] = field(default_factory=list)
-    _grid_runs: list[Iterable[tuple[Any, ...]]] = field(default_factory=list)
+    _grid_runs: list[Sequence[Sequence[Any]]] = field(default_factory=list)
     _grid_results: list[Sequence[Sequence[Any]]] = field(default_factory=list)
-    """Most rows are of grids, and have much in common that is said once; those of a grid are made when written, those
-    of results from columns.
-    """
+    """Most rows are of grids, and have much in common that is said once; they wait as columns."""
     waiting: int = 0
     """How many rows the next :meth:`flush` writes."""
     _spare: list[int] = field(default_factory=list)
@@ -125,7 +123,7 @@ class Writer:
             facts = (known.start_with_more + grid.facts if grid.facts else known.start) + "}}"
             started = grid.started[: self.places.stamp_length] if grid.started else place.started
             row = self._run_row(run_id, run_key, nth, known.benchmark, place, facts, started, grid.duration_s)
-            self._grid_runs.append((row,))
+            self._grid_runs.append([(value,) for value in row])
             self._add_results(grid, known, run_id, place)
         if grid.missing:
             self._add_failures(session, grid, known, place)
@@ -157,7 +155,7 @@ class Writer:
             return
         self._seen[place.job_id] = dict.fromkeys(keys, 1)
         ids = self._run_ids(session, len(keys))
-        self._write_block(block, grids, ids, keys, repeat(0), place)
+        self._write_block(block, grids, ids, keys, [0] * len(keys), place)
 
     def _add_block_by_grid(self, session: Session, block: Block, grids: Sequence[_Grid], place: Place) -> None:
         """The same where some of it may have come before."""
@@ -170,21 +168,16 @@ class Writer:
         self._write_block(fewer, list(compress(grids, new)), ids, keys, nths, place, counted=True)
 
     def _write_block(
-        self, block: Block, grids: Sequence[_Grid], ids: Sequence[int], keys: Sequence[str], nths: Iterable[int],
+        self, block: Block, grids: Sequence[_Grid], ids: Sequence[int], keys: Sequence[str], nths: Sequence[int],
         place: Place, *, counted: bool = False,
     ) -> None:  # fmt: skip
         length = self.places.stamp_length
         facts = [f"{one.start_with_more}{more}}}}}" for one, more in zip(grids, block.facts, strict=True)]
         starts = [start[:length] if start else place.started for start in block.starts]
-        of_place = [
-            repeat(one)
-            for one in (place.revision_id, place.hardware_id, place.environment_id, place.build_id, place.node_id)
-        ]
-        runs = zip(
-            ids, repeat(place.job_id), repeat(place.attempt_id), keys, nths, [one.benchmark for one in grids],
-            *of_place, facts, starts, block.durations_s, strict=False,
-        )  # fmt: skip
-        self._grid_runs.append(runs)
+        ours = (place.revision_id, place.hardware_id, place.environment_id, place.build_id, place.node_id)
+        job, attempt, *of_place = [[one] * len(ids) for one in (place.job_id, place.attempt_id, *ours)]
+        benchmarks = [one.benchmark for one in grids]
+        self._grid_runs.append((ids, job, attempt, keys, nths, benchmarks, *of_place, facts, starts, block.durations_s))
         series = list(chain.from_iterable([one.series for one in grids]))
         run_of_each = list(chain.from_iterable(map(repeat, ids, block.lengths)))
         same = [place.revision_id] * len(series), [place.environment_id] * len(series)
@@ -335,7 +328,7 @@ class Writer:
         fine: dict[str, str | int | None] = {"outcome": "ok", "evidence": _NO_OBJECT, "params": _NO_OBJECT}
         bulk_insert(session, JobSide, _SIDE_COLUMNS, self.places.sides)
         bulk_insert(session, Attempt, _ATTEMPT_COLUMNS, self.places.attempts)
-        bulk_insert(session, Run, _GRID_RUN_COLUMNS, chain.from_iterable(self._grid_runs), rest | fine)
+        bulk_insert_columns(session, Run, _GRID_RUN_COLUMNS, self._grid_runs, rest | fine)
         bulk_insert(session, Run, _RUN_COLUMNS, self._runs, rest)
         now: dict[str, str | int | None] = {"created_at": self._now}
         valid: dict[str, str | int | None] = {"state": "valid", "samples": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -34,7 +35,7 @@ class Readers:
     _wanted: int = 0
     _asked: int = 0
     """How many files the others were given."""
-    _ahead: deque[tuple[Future[Sent], int]] = field(default_factory=deque)
+    _ahead: deque[tuple[Future[bytes], int]] = field(default_factory=deque)
     """Those that this process has not taken yet, with their sizes."""
     _bytes: int = 0
 
@@ -71,7 +72,7 @@ class Readers:
         receiver = prepared.Receiver()
         while self._pool is not None and self._ahead:
             future, size = self._ahead.popleft()
-            sent = future.result()
+            sent: Sent = pickle.loads(future.result())  # noqa: S301 - our own process wrote it
             self._bytes -= size
             self._ask(self._pool)
             yield receiver.items(sent), sent.refused
@@ -80,9 +81,14 @@ class Readers:
         while self._asked < len(self.files) and (self._bytes < BYTES_AHEAD or len(self._ahead) <= 2 * self._wanted):
             path, name = self.files[self._asked]
             size = _size(path)
-            self._ahead.append((pool.submit(prepared.send_file, str(path), name), size))
+            self._ahead.append((pool.submit(_send, str(path), name), size))
             self._bytes += size
             self._asked += 1
+
+
+def _send(path: str, name: str) -> bytes:
+    """Packed here and unpacked by who takes it: the thread between, which a pool has, would hold that one up."""
+    return pickle.dumps(prepared.send_file(path, name), pickle.HIGHEST_PROTOCOL)
 
 
 def _as_many_as_pay(cores: int) -> int:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from groundspeed.service.db import postgres
 from groundspeed.service.db import tables as t
-from groundspeed.service.db.engine import Database
+from groundspeed.service.db.engine import LONG_PAGE, Database
 
 
 def dropped(db: Database) -> None:
@@ -84,6 +84,8 @@ def standing(db: Database) -> tuple[int, str, str, int]:
 
 def test_whoever_fills_a_file_and_is_killed_leaves_it_as_it_was(sqlite_database: Database) -> None:
     path = Path(str(sqlite_database.engine.url.database))
+    with sqlite_database.first_of_many(into_nothing=True) as session:
+        assert session.execute(text("PRAGMA page_size")).scalar_one() == LONG_PAGE
     sqlite_database.close()
     before = path.stat().st_size
     child = multiprocessing.get_context("fork").Process(target=fill, args=(sqlite_database, signal.SIGKILL))

@@ -16,9 +16,9 @@ from groundspeed.service.db.types import dump_json, load_json
 
 BUSY_TIMEOUT_S = 30.0
 """How long a SQLite writer waits for another one, and who opens a file for one that fills it."""
-PAGE_BYTES = 8192
-"""Of a new SQLite file; one that is there keeps its own. Runs with their facts are long rows, and a page that is larger
-than SQLite's own 4096 saves a tenth of what writing, indexing and reading many of them takes.
+LONG_PAGE = 16_384
+"""Bytes of a page where a million rows are the first that a SQLite file gets: a tenth of their time is saved. Elsewhere
+SQLite's own 4096 is better, because each commit writes whole pages.
 """
 CACHE_KB = 32_768
 """How much of a SQLite file a connection may keep in memory, in KiB: SQLite's own 2 MB are less than one page reads."""
@@ -141,7 +141,6 @@ def _on_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
-    cursor.execute(f"PRAGMA page_size={PAGE_BYTES}")
     _write_ahead(cursor)
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA cache_size=-{CACHE_KB}")
@@ -174,6 +173,9 @@ def _write_once(connection: Any) -> bool:
     if mode != "delete":
         return False
     connection.execute("PRAGMA synchronous=FULL")
+    if connection.execute("PRAGMA page_size").fetchone() != (LONG_PAGE,):
+        connection.execute(f"PRAGMA page_size={LONG_PAGE}")
+        connection.execute("VACUUM")  # writes it anew, which takes no time while next to nothing is there
     return True
 
 

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
@@ -175,7 +175,8 @@ def _write_once(connection: Any) -> bool:
     connection.execute("PRAGMA synchronous=FULL")
     if connection.execute("PRAGMA page_size").fetchone() != (LONG_PAGE,):
         connection.execute(f"PRAGMA page_size={LONG_PAGE}")
-        connection.execute("VACUUM")  # writes it anew, which takes no time while next to nothing is there
+        with suppress(sqlite3.OperationalError):  # another has opened it just now: its pages stay as they are
+            connection.execute("VACUUM")  # writes it anew, which takes no time while next to nothing is there
     return True
 
 

@@ -23,7 +23,7 @@ PLUGIN_PREFIX = "import."
 """Benchmarks that came from elsewhere: no worker offers such a plugin."""
 FILLED_KB = 16_384
 """What rows that come behind one another want of SQLite's pages in memory."""
-SORTED_KB = 8192
+SORTED_KB = 4096
 """How much of an index is sorted at a time: what fits beside the processor is sorted fast. (A thread that sorts while
 SQLite reads on takes twice the processor time of both for the same wall time.)"""
 ROWS_AT_ONCE = 100

@@ -85,6 +85,8 @@ def standing(db: Database) -> tuple[int, str, str, int]:
 def test_whoever_fills_a_file_and_is_killed_leaves_it_as_it_was(sqlite_database: Database) -> None:
     path = Path(str(sqlite_database.engine.url.database))
     with sqlite_database.first_of_many(into_nothing=True) as session:
+        assert session.execute(text("PRAGMA page_size")).scalar_one() == 4096
+    with sqlite_database.first_of_many(into_nothing=True, large=True) as session:
         assert session.execute(text("PRAGMA page_size")).scalar_one() == LONG_PAGE
     sqlite_database.close()
     before = path.stat().st_size

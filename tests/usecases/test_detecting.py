@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -114,11 +117,24 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed(
         assert again.pool is None
 
 
+LOOK = beforehand._look
+
+
+def slow_look(ids: Sequence[int]) -> dict[int, detecting.Answer]:
+    time.sleep(0.3)
+    return LOOK(ids)
+
+
+@pytest.mark.parametrize("helped", [False, True])
 def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helped: bool
 ) -> None:
-    """Series that are measured once at each commit are not read again, and the answers are those of reading each; where
-    a result came since, they are not used."""
+    """Series that are measured once at each commit are not read again, but for those that this process takes off the
+    other; the answers are those of reading each, and where a result came since, they are not used."""
+    if helped:
+        monkeypatch.setattr(beforehand, "_look", slow_look)
+    else:
+        monkeypatch.setattr(beforehand.Beforehand, "_help", lambda *_: False)
     for name in ("FOR_TWO", "UNIT"):
         monkeypatch.setattr(beforehand, name, 1)
     monkeypatch.setattr(analyse, "MANY", 1)
@@ -140,7 +156,7 @@ def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
             known = early.looked(session, every)
         assert len(known) > 10
         analyse.analyse_dirty(sqlite_database, NOW, early=early)
-        assert {*read} == {*every} - {*known}
+        assert {*read} & {*known} if helped else {*read} == {*every} - {*known}
         seen = states()
         analyse.analyse(sqlite_database, every, NOW)
         assert {*read} == {*every}
@@ -150,3 +166,21 @@ def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
         importing.run(sqlite_database, importing.Options("demo", (csv,)), NOW)
         with sqlite_database.read() as session:
             assert early.looked(session, list(known)) == {}
+
+
+def test_an_import_goes_on_where_no_other_process_can_be_started(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory() -> int:
+        raise OSError(errno.ENOMEM, "no memory for another process")
+
+    monkeypatch.setattr(beforehand, "FOR_TWO", 1)
+    monkeypatch.setattr(children, "cores", lambda: 2)
+    trees.write_tree(tmp_path / "results", trees.repository(tmp_path / "repo", 4))
+    options = importing.Options("demo", (tmp_path / "results",), repo=tmp_path / "repo")
+    with beforehand.Beforehand() as early:
+        monkeypatch.setattr(os, "fork", no_memory)
+        done = importing.run(sqlite_database, options, NOW, early=early)
+        monkeypatch.undo()
+        assert done.added.results > 10
+        assert analyse.analyse_dirty(sqlite_database, NOW, early=early) == done.series

@@ -57,7 +57,6 @@ def import_results(
 
     with rare_collection(), Sources(tuple(paths)) as sources:
         sources.begin()  # what follows takes a while to load
-        sys.setswitchinterval(0.0002)  # a thread unpacks what others have read: this one need not wait long for it
         from groundspeed.service.errors import Invalid
         from groundspeed.service.formats.times import parse_time
         from groundspeed.service.usecases import importing

@@ -39,7 +39,6 @@ def spent():
 if __name__ == "__main__":
     sources = Sources((Path(sys.argv[2]),))
     sources.begin()
-    sys.setswitchinterval(0.0002)
     from groundspeed.service.db import migrate
     from groundspeed.service.db.engine import Database
     from groundspeed.service.usecases import analyse, importing

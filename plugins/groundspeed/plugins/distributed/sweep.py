@@ -73,6 +73,7 @@ def entry(context: RankContext) -> None:
             operation.verify()
             seconds = measure(operation, context, payload)
             operation.verify()
+            del operation  # its buffers are given back before their pool is
         context.emit("point", bytes=size, seconds=seconds)
 
 
@@ -104,11 +105,11 @@ def allocated(payload: Mapping[str, Any], size: int, context: RankContext) -> It
     with torch.cuda.use_mem_pool(pool):
         operation = build(payload["collective"], size, payload["dtype"], context)
     backend.register_mem_pool(pool)
-    try:
-        yield operation
-    finally:
-        torch.cuda.synchronize()
-        backend.deregister_mem_pool(pool)
+    yield operation
+    # Only where all went well: a rank that failed ends, and waiting for the device could wait for a dead peer.
+    torch.cuda.synchronize()
+    backend.deregister_mem_pool(pool)
+    del operation
 
 
 def build(collective: str, size: int, dtype_name: str, context: RankContext) -> Operation:

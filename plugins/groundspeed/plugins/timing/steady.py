@@ -28,6 +28,10 @@ class SteadyTest:
     drift: float = 0.005
     spread_growth: float = 3.0
 
+    def __post_init__(self) -> None:
+        if self.window < 2 * BATCHES:
+            raise ValueError(f"a window of {self.window} samples has no two halves of {BATCHES} batches")
+
     def holds(self, samples: Sequence[float], elapsed_s: Sequence[float]) -> bool:
         """``samples``: time of a step; ``elapsed_s``: how long each sample took as a whole. Newest last."""
         recent = self._recent(samples, elapsed_s)

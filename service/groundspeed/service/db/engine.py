@@ -81,13 +81,13 @@ class Database:
             session.commit()
 
     @contextmanager
-    def first_of_many(self, *, into_nothing: bool = False) -> Iterator[Session]:
+    def first_of_many(self, *, into_nothing: bool = False, large: bool = False) -> Iterator[Session]:
         """A transaction whose every row refers to rows that it has made or looked up itself, so that SQLite need not
         look for them again, which takes a third of writing many. PostgreSQL looks all the same.
 
         ``into_nothing``: there is next to nothing in the database yet, so that SQLite undoes the transaction by cutting
         the file off, and need not write all of it twice. It does so where nobody else has the file open; who opens it
-        meanwhile waits as long as for another writer.
+        meanwhile waits as long as for another writer. ``large``: a file that is filled so gets long pages first.
         """
         if not self.is_sqlite:
             with self.transaction() as session:
@@ -96,7 +96,7 @@ class Database:
         with self.engine.connect() as connection:
             raw: Any = connection.connection.driver_connection
             raw.execute("PRAGMA foreign_keys=OFF")
-            alone = into_nothing and _write_once(raw)
+            alone = into_nothing and _write_once(raw, large=large)
             try:
                 bound = connection.execution_options(groundspeed_begin="IMMEDIATE")
                 with Session(bound, expire_on_commit=False) as session:
@@ -164,7 +164,7 @@ def _write_ahead(cursor: Any) -> None:
             return
 
 
-def _write_once(connection: Any) -> bool:
+def _write_once(connection: Any, *, large: bool) -> bool:
     """Have SQLite keep what a transaction changes of old pages instead of what it writes; returns whether it does."""
     try:
         (mode,) = connection.execute("PRAGMA journal_mode=DELETE").fetchone()
@@ -173,7 +173,7 @@ def _write_once(connection: Any) -> bool:
     if mode != "delete":
         return False
     connection.execute("PRAGMA synchronous=FULL")
-    if connection.execute("PRAGMA page_size").fetchone() != (LONG_PAGE,):
+    if large and connection.execute("PRAGMA page_size").fetchone() != (LONG_PAGE,):
         connection.execute(f"PRAGMA page_size={LONG_PAGE}")
         with suppress(sqlite3.OperationalError):  # another has opened it just now: its pages stay as they are
             connection.execute("VACUUM")  # writes it anew, which takes no time while next to nothing is there

@@ -87,8 +87,14 @@ class _Costs:
         # Values are in order: where the outermost lie near, all do.
         within = abs(values[0] - centre) <= far and abs(values[-1] - centre) <= far
         near = values if within else [v for v in values if abs(v - centre) <= far]
-        level = sum(near) / len(near) if near else centre
-        cost = sum([square if (square := ((v - level) / sd) ** 2) < limit else limit for v in values])
+        # One by one from left to right, as _learn adds: newer Pythons' sum is another in its last digits.
+        total = cost = 0.0
+        for v in near:
+            total += v
+        level = total / len(near) if near else centre
+        for v in values:
+            away = (v - level) / sd
+            cost += square if (square := away * away) < limit else limit
         return level, cost
 
     def _learn(self, a: int, b: int) -> None:

@@ -48,7 +48,7 @@ class Beforehand:
     _last: int | None = None
     """The newest result that they know."""
     _asked: dict[int, Future[dict[int, Answer]]] = field(default_factory=dict)
-    """By series."""
+    """By series: what the others are to say."""
     _units: list[tuple[Future[dict[int, Answer]], Sequence[int]]] = field(default_factory=list)
     """Those that nobody may have begun with."""
     _here: dict[int, Looked] = field(default_factory=dict)
@@ -58,6 +58,9 @@ class Beforehand:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._asked.clear()
         self._units.clear()
         if self._pool is not None:
@@ -66,10 +69,16 @@ class Beforehand:
 
     def begin(self, session: Session, project_id: int, series_ids: Sequence[int], kept: Kept) -> None:
         """Have others look at these series of a project, whose every result is in ``kept`` and in the store; whose
-        commits have their places.
+        commits have their places. Where none can be started, nobody looks beforehand.
         """
         if len(series_ids) < FOR_TWO or not may_start_others():
             return
+        try:
+            self._start(session, project_id, series_ids, kept)
+        except (OSError, BrokenProcessPool):  # no memory for another process, or it was killed: it only saves time
+            self._end()
+
+    def _start(self, session: Session, project_id: int, series_ids: Sequence[int], kept: Kept) -> None:
         self._frame, self._last = Frame.of(session, project_id), session.scalar(_LAST)
         query = select(Series).where(one_of(col(Series.id), among("ids")))
         series = {one.id or 0: one for one in session.scalars(query, {"ids": list(series_ids)})}
@@ -98,14 +107,13 @@ class Beforehand:
         if frame is None or session.scalar(_LAST) != self._last:
             return {}
         marks = marks_of(session, ids)
-        wanted = {one: self._asked[one] for one in ids if one in self._asked}
         try:
-            while not all(future.done() for future in wanted.values()) and self._help(session):
+            while not all(self._asked[one].done() for one in ids if one in self._asked) and self._help(session):
                 pass
             answers = {
                 one: answer
-                for one, future in wanted.items()
-                if not future.cancelled() and (answer := future.result().get(one)) is not None
+                for one in ids
+                if one in self._asked and (answer := self._asked[one].result().get(one)) is not None
             }
         except BrokenProcessPool:  # one of them was killed: what is missing is looked at by the transactions
             answers = {}
@@ -116,10 +124,14 @@ class Beforehand:
         return found | {one: self._here[one] for one in ids if one in self._here}
 
     def _help(self, session: Session) -> bool:
-        """Look at series that nobody has begun with, the last ones first; returns whether there were any."""
+        """Look at series that nobody has begun with, the last ones first; returns whether there were any. The others
+        may come to them too, in the end: nobody asks what they say then.
+        """
         while self._units:
             future, ids = self._units.pop()
-            if future.cancel():
+            if not (future.running() or future.done()):
+                for one in ids:
+                    del self._asked[one]
                 self._here |= look(session, ids)
                 return True
         return False

@@ -39,15 +39,20 @@ class Readers:
     """Those that this process has not taken yet, with their sizes."""
     _bytes: int = 0
 
+    @property
+    def large(self) -> bool:
+        """Whether there is so much that other processes help, where there are processors for them."""
+        return sum(_size(path) for path, _ in self.files) >= BYTES_FOR_A_POOL
+
     def begin(self) -> None:
         """Have the others begin, where they are to help. A copy of this process is the cheaper the less it holds."""
         self._wanted = self.processes or _as_many_as_pay(children.cores())
-        if self._wanted > 0 and sum(_size(path) for path, _ in self.files) >= BYTES_FOR_A_POOL:
+        if self._wanted > 0 and self.large:
             self._pool = ProcessPoolExecutor(self._wanted, children.context(), _begin, (self.tree,))
             self._ask(self._pool)
 
     def close(self) -> None:
-        """End the others, whatever they were doing."""
+        """End the others, once they have read the files that they are at."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None

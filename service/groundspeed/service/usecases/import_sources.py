@@ -89,6 +89,11 @@ class Sources:
             if isinstance(source, AsvTree):
                 self._readers[source] = self._begin(source)
 
+    @property
+    def large(self) -> bool:
+        """Whether a tree whose reading has begun is a large one."""
+        return any(readers.large for readers in self._readers.values())
+
     def find(self) -> Iterator[Source]:
         """What there is, once. Raises :class:`Invalid` for a path that is not there, before anything is given, and for
         an archive that was named and cannot be unpacked; one inside a folder is refused, and what else is there is

@@ -185,10 +185,10 @@ class Importer:
         self._naming = Naming(self.writer.places.project_id, self.graph, *given)
 
     def all(self, sources: Sources) -> None:
-        items = self._items(sources)
+        items, large = self._items(sources), sources.large
         exhausted, first = False, True
         while not exhausted:
-            with self._first() if first else self.db.transaction() as session:
+            with self._first(large=large) if first else self.db.transaction() as session:
                 tune(session)
                 self.writer.begin(session)
                 if first:
@@ -208,6 +208,7 @@ class Importer:
                 # Marked with its results, so that none is overlooked if the import is cut before its end.
                 self._news.update(self.writer.mark(session, whole=True))
             if not exhausted:
+                self.writer.kept = None  # more will come than is kept
                 gc.collect(1)
 
     def _begin_to_look(self, session: Session) -> None:
@@ -219,10 +220,10 @@ class Importer:
             self._order = import_finish.put_in_order(session, self.writer, self.graph.read())
             self.early.begin(session, self.writer.places.project_id, sorted(self.writer.touched), kept)
 
-    def _first(self) -> AbstractContextManager[Session]:
+    def _first(self, *, large: bool) -> AbstractContextManager[Session]:
         with self.db.read() as session:
             into_nothing = self.options.alone and is_empty(session)
-        return self.db.first_of_many(into_nothing=into_nothing)
+        return self.db.first_of_many(into_nothing=into_nothing, large=large)
 
     def _look_ahead(self, session: Session) -> None:
         """Everything that is written next is of a project and a request that are there, and of what is seen here."""

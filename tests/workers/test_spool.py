@@ -153,6 +153,33 @@ def test_replay_sends_everything_once_and_then_the_finish(service: Any, spool: S
     assert files(tmp_path / "spool") == []
 
 
+def test_an_attempt_that_ends_while_its_runs_are_being_sent_ends_after_all_of_them(
+    service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last run and the end come to lie in the spool just when the runs before them are on their way."""
+    service.attempts["a1"] = 7
+    service.state[7] = "running"
+    real_runs, real_finish, at_the_end = Client.runs, Client.finish, []
+
+    def runs(self: Client, attempt: str, batch: v1.RunBatch, patience_s: float = 0.0) -> v1.RunAck:
+        if not service.runs:
+            spool.put(attempt, run_report(replicate=1))
+            spool.put_finish(attempt, v1.FinishRequest(state="succeeded"))
+            delivery.kick()
+        return real_runs(self, attempt, batch, patience_s)
+
+    def finish(self: Client, attempt: str, request: v1.FinishRequest, patience_s: float = 0.0) -> v1.Ack:
+        at_the_end.append(len(service.runs))
+        return real_finish(self, attempt, request, patience_s)
+
+    monkeypatch.setattr(Client, "runs", runs)
+    monkeypatch.setattr(Client, "finish", finish)
+    spool.put("a1", run_report())
+    delivery.start()
+    service.wait(lambda: service.state[7] == "done")
+    assert at_the_end == [2]
+
+
 def test_lines_that_were_dropped_leave_a_line(service: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is kept for a service that is away the oldest go, and the log says so in their place."""
     monkeypatch.setattr(attempt_module, "_LOG_MOST", 2)

@@ -96,11 +96,12 @@ class Delivery:
             raise later
 
     def _deliver(self, attempt: str) -> None:
+        # Looked for before the runs: an attempt ends after its last run, which is then among those that are sent first.
+        finish = self._spool.finish(attempt)
         for batch in _batches(self._spool.runs(attempt)):
             self._send(attempt, batch)
             with self._changed:
                 self._changed.notify_all()
-        finish = self._spool.finish(attempt)
         if finish is not None:
             self._client.finish(attempt, finish)
             self._spool.drop_finish(attempt)

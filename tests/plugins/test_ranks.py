@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import signal
 import time
@@ -170,3 +171,32 @@ def test_buffers_can_be_registered_only_where_there_is_nccl(tmp_path):
     params = {one.name: one.default for one in collectives.PLUGIN.params} | {"buffers": "registered"}
     with pytest.raises(Unsupported, match="buffers=registered: needs NCCL"):
         collectives.make_ranks(Context("cpu", params, None, tmp_path, lambda _: None))
+
+
+@pytest.mark.parametrize(("launch", "first"), [("queued", ["wait", "run"]), ("eager", ["run"])])
+def test_a_row_is_timed_behind_an_operation_that_is_not(monkeypatch, launch, first):
+    """The device's part is played by a list of what it was given."""
+    given = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            given.append("event")
+
+        def synchronize(self):
+            given.append("end")
+
+        def elapsed_time(self, _end):
+            return 6.0
+
+    monkeypatch.setattr("torch.cuda.Event", Event)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr("torch.cuda._sleep", lambda _cycles: given.append("wait"))
+    monkeypatch.setattr(sweep_of, "agree", lambda seconds, _context: seconds)
+    operation = sweep_of.Operation(lambda: given.append("run"), lambda: None, lambda: given.append("reset"))
+    sample = sweep_of.TIMED[launch](operation, 3, sweep_of.RankContext(0, 2, "cuda:0", {}, io.StringIO()))
+    given.clear()
+    assert sample() == pytest.approx(2e-3)
+    assert given == ["reset", *first, "event", "run", "run", "run", "event", "end"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
-from sqlmodel import col
+from sqlmodel import Session, col
 
 from formats import trees
 from groundspeed.service.db import tables as t
@@ -117,12 +117,24 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed(
         assert again.pool is None
 
 
-LOOK = beforehand._look
+LOOK, HELP = beforehand._look, beforehand.Beforehand._help
+HELPED: list[Path] = []
+"""A file that is there once this process has helped."""
 
 
-def slow_look(ids: Sequence[int]) -> dict[int, detecting.Answer]:
-    time.sleep(0.3)
+def late_look(ids: Sequence[int]) -> dict[int, detecting.Answer]:
+    """In the other process: begins when this one has helped."""
+    for _ in range(6000):
+        if HELPED[0].exists():
+            break
+        time.sleep(0.01)
     return LOOK(ids)
+
+
+def told_help(self: beforehand.Beforehand, session: Session) -> bool:
+    helped = HELP(self, session)
+    HELPED[0].touch()
+    return helped
 
 
 @pytest.mark.parametrize("helped", [False, True])
@@ -132,7 +144,9 @@ def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
     """Series that are measured once at each commit are not read again, but for those that this process takes off the
     other; the answers are those of reading each, and where a result came since, they are not used."""
     if helped:
-        monkeypatch.setattr(beforehand, "_look", slow_look)
+        HELPED[:] = [tmp_path / "helped"]
+        monkeypatch.setattr(beforehand, "_look", late_look)
+        monkeypatch.setattr(beforehand.Beforehand, "_help", told_help)
     else:
         monkeypatch.setattr(beforehand.Beforehand, "_help", lambda *_: False)
     for name in ("FOR_TWO", "UNIT"):

@@ -7,6 +7,7 @@ with ``bytes`` the whole buffer of the collective (for all_gather, reduce_scatte
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import signal
@@ -268,8 +269,7 @@ _BUILDERS: dict[str, Callable[[_Shape], Operation]] = {
 def measure(operation: Operation, context: RankContext, payload: Mapping[str, Any]) -> list[float]:
     """Seconds of one operation, one value a sample; all ranks take the same number of operations and samples."""
     timed = way_of_timing(context.device, payload["launch"])
-    for _ in range(3):
-        operation.run()
+    repeat(operation, 3)
     once = agree(timed(operation, 3, context)(), context)
     per_sample = max(2, min(MAX_PER_SAMPLE, math.ceil(SAMPLE_S / max(once, 1e-7))))
     sample = timed(operation, per_sample, context)
@@ -296,6 +296,11 @@ def agree(seconds: float, context: RankContext) -> float:
     return float(value.item())
 
 
+def repeat(operation: Operation, repeats: int) -> None:
+    for _ in range(repeats):
+        operation.run()
+
+
 def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
     """By the host's clock, for a CPU."""
     import torch.distributed as dist
@@ -304,8 +309,7 @@ def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Cal
         operation.reset()
         dist.barrier()
         begin = time.perf_counter()
-        for _ in range(repeats):
-            operation.run()
+        repeat(operation, repeats)
         return (time.perf_counter() - begin) / repeats
 
     return sample
@@ -313,22 +317,7 @@ def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Cal
 
 def event_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
     """Each operation launched from Python: below some MiB the host's own time shows."""
-    import torch
-
-    event: Any = getattr(torch, context.device.partition(":")[0]).Event
-    start, end = event(enable_timing=True), event(enable_timing=True)
-
-    def sample() -> float:
-        operation.reset()
-        operation.run()
-        start.record()
-        for _ in range(repeats):
-            operation.run()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / repeats
-
-    return sample
+    return _between_events(operation, repeats, context, operation.run)
 
 
 def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
@@ -337,19 +326,51 @@ def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Cal
     """
     import torch
 
-    cuda: Any = torch.cuda
-    start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-    # One operation that is not timed stands first, so that the ranks enter the timed part together.
     launch_s = agree(_launching_s(operation, repeats + 1), context)
     cycles = int((QUEUE_AHEAD * launch_s + QUEUE_MARGIN_S) * FASTEST_CLOCK_HZ)
+    cuda: Any = torch.cuda
+
+    def wait_and_run() -> None:
+        cuda._sleep(cycles)  # noqa: SLF001 - the only kernel in torch that waits
+        operation.run()
+
+    return _between_events(operation, repeats, context, wait_and_run)
+
+
+def graph_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
+    """The row captured into one CUDA graph and replayed, as programs that capture their collectives have it: launched
+    while a first row still runs.
+    """
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        repeat(operation, repeats)
+    return _between_events(operation, repeats, context, graph.replay, graph.replay)
+
+
+def _between_events(
+    operation: Operation,
+    repeats: int,
+    context: RankContext,
+    first: Callable[[], object],
+    row: Callable[[], object] | None = None,
+) -> Callable[[], float]:
+    """``row`` (or as many operations) by the device's clock, behind ``first``, which is not timed: it has the ranks
+    enter the timed part together.
+    """
+    import torch
+
+    event: Any = getattr(torch, context.device.partition(":")[0]).Event
+    start, end = event(enable_timing=True), event(enable_timing=True)
+    timed = row or functools.partial(repeat, operation, repeats)
 
     def sample() -> float:
         operation.reset()
-        cuda._sleep(cycles)  # noqa: SLF001 - the only kernel in torch that waits
-        operation.run()
+        first()
         start.record()
-        for _ in range(repeats):
-            operation.run()
+        timed()
         end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) * 1e-3 / repeats
@@ -364,36 +385,10 @@ def _launching_s(operation: Operation, repeats: int) -> float:
     operation.reset()
     torch.cuda.synchronize()
     begin = time.perf_counter()
-    for _ in range(repeats):
-        operation.run()
+    repeat(operation, repeats)
     launching_s = time.perf_counter() - begin
     torch.cuda.synchronize()
     return launching_s
-
-
-def graph_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
-    """The row captured into one CUDA graph and replayed, as programs that capture their collectives have it."""
-    import torch
-
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        for _ in range(repeats):
-            operation.run()
-    event: Any = torch.cuda.Event
-    start, end = event(enable_timing=True), event(enable_timing=True)
-
-    def sample() -> float:
-        operation.reset()
-        # An untimed row first: the ranks enter the timed one together, and it is launched while the first still runs.
-        graph.replay()
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / repeats
-
-    return sample
 
 
 TIMED: Mapping[str, Timed] = {"queued": queue_timed, "graph": graph_timed, "eager": event_timed}

@@ -118,14 +118,14 @@ def test_two_processes_say_what_one_says_also_when_one_is_killed(
 
 
 LOOK, HELP = beforehand._look, beforehand.Beforehand._help
-HELPED: list[Path] = []
-"""A file that is there once this process has helped."""
+HELPED = "GS_TEST_HELPED"
+"""Names a file that is there once this process has helped; also for a process that is started anew."""
 
 
 def late_look(ids: Sequence[int]) -> dict[int, detecting.Answer]:
     """In the other process: begins when this one has helped."""
     for _ in range(6000):
-        if HELPED[0].exists():
+        if Path(os.environ[HELPED]).exists():
             break
         time.sleep(0.01)
     return LOOK(ids)
@@ -133,7 +133,7 @@ def late_look(ids: Sequence[int]) -> dict[int, detecting.Answer]:
 
 def told_help(self: beforehand.Beforehand, session: Session) -> bool:
     helped = HELP(self, session)
-    HELPED[0].touch()
+    Path(os.environ[HELPED]).touch()
     return helped
 
 
@@ -144,7 +144,7 @@ def test_what_is_looked_at_while_an_import_ends_is_what_its_results_say(
     """Series that are measured once at each commit are not read again, but for those that this process takes off the
     other; the answers are those of reading each, and where a result came since, they are not used."""
     if helped:
-        HELPED[:] = [tmp_path / "helped"]
+        monkeypatch.setenv(HELPED, str(tmp_path / "helped"))
         monkeypatch.setattr(beforehand, "_look", late_look)
         monkeypatch.setattr(beforehand.Beforehand, "_help", told_help)
     else:

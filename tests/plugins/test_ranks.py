@@ -28,7 +28,7 @@ ENTRY = "groundspeed.plugins.distributed.sweep:entry"
 def sweep(tmp_path, fault, rank, silence_s=60.0, world=2):
     """(bytes of the points that rank 0 measured, what was raised)."""
     payload = {"collective": "all_reduce", "dtype": "float32", "min_bytes": 1024, "max_bytes": 4096, "factor": 2,
-               "launch": "eager", "buffers": "plain", "samples": 5, "seconds_per_size": 0.0,
+               "launch": "eager", "buffers": "plain", "rotate_bytes": 1, "samples": 5, "seconds_per_size": 0.0,
                "fault": {"kind": fault, "rank": rank, "bytes": 4096}}  # fmt: skip
     context = Context("cpu", {}, None, tmp_path, lambda _: None)
     points, raised = [], None
@@ -156,6 +156,31 @@ def wait_for_gate(process, progress):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_every_collective_is_right_and_timed_over_buffers_that_take_turns(tmp_path):
+    payload = {"dtype": "float32", "min_bytes": 1000, "max_bytes": 4000, "factor": 4, "launch": "queued",
+               "buffers": "plain", "rotate_bytes": 12_500, "samples": 5, "seconds_per_size": 0.0}  # fmt: skip
+    context = Context("cpu", {}, None, tmp_path, lambda _: None)
+    with Ranks(context, "tests.plugins.entries_for_ranks:every_collective", 2, payload, 60.0) as ranks:
+        points = [(event["bytes"], len(event["seconds"])) for rank, event in ranks.run()
+                  if rank == 0 and event["event"] == "point"]  # fmt: skip
+    assert points == [(1000, 5), (4000, 5)] * len(sweep_of.COLLECTIVES)
+
+
+@pytest.mark.parametrize(("rotate_bytes", "copies"), [(1, 1), (3 * 1000 + 999, 3)])
+def test_operations_take_turns_over_as_many_buffers_as_fit_each_begun_as_an_allocation_would(rotate_bytes, copies):
+    payload = {"dtype": "float16", "rotate_bytes": rotate_bytes}
+    shape = sweep_of.Shape.of(payload, 1000, sweep_of.RankContext(0, 2, "cpu", {}, io.StringIO()))
+    buffers, starts = shape.full(shape.count, 0), []
+    operation = shape.operation(lambda one: starts.append(one.data_ptr()), lambda one: one.fill_(1), buffers)
+    sweep_of.repeat(operation, copies + 1)
+    operation.verify()
+    assert len(set(starts)) == copies
+    assert starts[-1] == starts[0]
+    assert all((start - starts[0]) % 512 == 0 for start in starts)
+    assert buffers.sum() == shape.count  # of the next one alone
+    assert buffers[1 % copies].sum() == shape.count
 
 
 @pytest.mark.parametrize(

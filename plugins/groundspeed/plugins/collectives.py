@@ -11,6 +11,9 @@ from groundspeed.plugins.distributed.ranks import Ranks
 from groundspeed.plugins.distributed.sweep import COLLECTIVES, bus_factor
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param, ParamValue, Unsupported
 
+ROTATE_BYTES = 512 << 20
+"""Ten times the cache of the devices of 2024: of a buffer hardly larger than the cache, a part is still found there."""
+
 
 class Collectives:
     """Self-timed: ranks of their own processes; gloo on the CPU, NCCL (RCCL) or XCCL on accelerators.
@@ -21,8 +24,10 @@ class Collectives:
 
     timing: ClassVar[Literal["self-timed"]] = "self-timed"
     name = "collectives"
-    version = "2"
-    """2: neither what launching a row of operations takes nor what NCCL adds to a graph counts as theirs."""
+    version = "3"
+    """2: neither what launching a row of operations takes nor what NCCL adds to a graph counts as theirs. 3: buffers
+    take turns, so that the device's cache holds none of them, and a row is long enough for its ends not to show.
+    """
     description = "Bandwidth and latency of collectives between devices"
     needs = Needs(packages=("torch>=2.6",), target=False)
     params: tuple[Param, ...] = (
@@ -47,6 +52,14 @@ class Collectives:
             "plain",
             choices=("plain", "registered"),
             description="registered (on CUDA): allocated by NCCL and known to it, read by other devices without a copy",
+        ),
+        Param(
+            "rotate_bytes",
+            "int",
+            0,
+            minimum=0,
+            description="operations take turns over buffers of so many bytes in all, so that none is found in the"
+            " device's cache; 0: 512 MiB on accelerators, one buffer on the CPU; 1: one buffer",
         ),
         Param("samples", "int", 30, minimum=5, maximum=1000, series=False, description="at most, a size"),
         Param("seconds_per_size", "float", 0.3, minimum=0.0, series=False),
@@ -119,6 +132,7 @@ def sweep_payload(context: Context) -> dict[str, ParamValue]:
     payload = dict(context.params)
     payload["max_bytes"] = int(payload["max_bytes"]) or (1 << 20 if on_cpu else 1 << 30)
     payload["factor"] = int(payload["factor"]) or (16 if on_cpu else 2)
+    payload["rotate_bytes"] = int(payload["rotate_bytes"]) or (1 if on_cpu else ROTATE_BYTES)
     if int(payload["factor"]) < 2:
         raise ValueError("plugin 'collectives', parameter 'factor': use 0 or an int of at least 2")
     if int(payload["max_bytes"]) < int(payload["min_bytes"]):

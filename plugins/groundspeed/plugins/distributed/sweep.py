@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import signal
@@ -20,10 +21,13 @@ from groundspeed.plugins.distributed.rank import RankContext
 from groundspeed.plugins.spi import WrongResult
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
-SAMPLE_S = 2e-3
-"""A sample holds as many operations as fill this."""
+SAMPLE_S = 2e-2
+"""A sample holds as many operations as fill this: of two alone, what begins and ends a row showed (1 % at 1 GiB)."""
 MAX_PER_SAMPLE = 50
 """In-place sums grow with every operation: between resets two rows of two ranks must stay far from overflow."""
+
+ALIGNED_BYTES = 512
+"""Where a buffer may begin: as an allocator gives them, so that none is copied by a slower kernel."""
 
 QUEUE_AHEAD, QUEUE_MARGIN_S = 2.0, 5e-4
 """The device waits so many times as long as the host took to queue a row, and a little more: hosts wander."""
@@ -35,7 +39,8 @@ FASTEST_CLOCK_HZ = 2e9
 class Operation:
     """One collective on buffers of its own.
 
-    ``run`` does it once; ``reset`` makes the buffers fit to be timed again (in-place sums grow) and is not timed;
+    ``run`` does it once, on the next of its buffers, so that none is found in the device's cache (nccl-tests moves on
+    through its buffers too); ``reset`` makes the buffers fit to be timed again (in-place sums grow) and is not timed;
     ``verify`` runs it on known values and raises WrongResult when any rank's result is not right.
     """
 
@@ -95,7 +100,7 @@ def allocated(payload: Mapping[str, Any], size: int, context: RankContext) -> It
     allocated and knows, so that devices of one host read each other's buffers without a copy in between.
     """
     if payload["buffers"] == "plain":
-        yield build(payload["collective"], size, payload["dtype"], context)
+        yield build(payload, size, context)
         return
     import torch
     import torch.distributed as dist
@@ -104,7 +109,7 @@ def allocated(payload: Mapping[str, Any], size: int, context: RankContext) -> It
     backend = group._get_backend(torch.device("cuda"))  # noqa: SLF001 - torch gives no other way to NCCL's allocator
     pool = torch.cuda.MemPool(backend.mem_allocator)
     with torch.cuda.use_mem_pool(pool):
-        operation = build(payload["collective"], size, payload["dtype"], context)
+        operation = build(payload, size, context)
     backend.register_mem_pool(pool)
     yield operation
     # Only where all went well: a rank that failed ends, and waiting for the device could wait for a dead peer.
@@ -113,32 +118,64 @@ def allocated(payload: Mapping[str, Any], size: int, context: RankContext) -> It
     del operation
 
 
-def build(collective: str, size: int, dtype_name: str, context: RankContext) -> Operation:
-    """Buffers filled with values whose result is known in every rank.
+def _nothing() -> None:
+    """The buffers stay as they are."""
 
-    A whole number of elements that all ranks can share evenly; at least one element a rank.
-    """
-    import torch
 
-    dtype = getattr(torch, dtype_name)
-    world, rank = context.world_size, context.rank
-    count = max(1, size // dtype.itemsize // world) * world
-    shape = _Shape(world, rank, count, dtype, context.device)
-    return _BUILDERS[collective](shape)
+def build(payload: Mapping[str, Any], size: int, context: RankContext) -> Operation:
+    """On buffers filled with values whose result is known in every rank."""
+    return _BUILDERS[payload["collective"]](Shape.of(payload, size, context))
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
+    """``copies`` buffers of ``count`` elements."""
+
     world: int
     rank: int
     count: int
+    copies: int
     dtype: Any
     device: str
 
-    def full(self, count: int, value: float) -> Any:
+    @classmethod
+    def of(cls, payload: Mapping[str, Any], size: int, context: RankContext) -> Shape:
+        """As many buffers as ``rotate_bytes`` hold, at least one; each of a whole number of elements that all ranks can
+        share evenly, at least one element a rank.
+        """
         import torch
 
-        return torch.full((count,), value, dtype=self.dtype, device=self.device)
+        dtype, world = getattr(torch, payload["dtype"]), context.world_size
+        count = max(1, size // dtype.itemsize // world) * world
+        copies = max(1, payload["rotate_bytes"] // (count * dtype.itemsize))
+        return cls(world, context.rank, count, copies, dtype, context.device)
+
+    def full(self, count: int, value: float) -> Any:
+        """(copies, count) elements; each copy begins where an allocation could."""
+        import torch
+
+        step = ALIGNED_BYTES // self.dtype.itemsize
+        apart = count if self.copies == 1 else math.ceil(count / step) * step
+        return torch.full((self.copies, apart), value, dtype=self.dtype, device=self.device)[:, :count]
+
+    def operation(
+        self,
+        run: Callable[..., object],
+        verify: Callable[..., None],
+        *buffers: Any,
+        reset: Callable[[], object] = _nothing,
+    ) -> Operation:
+        """``run`` and ``verify`` take one copy of each of the buffers: the next one each time."""
+        turn = itertools.cycle(range(self.copies))
+
+        def on_next(function: Callable[..., Any]) -> Callable[[], Any]:
+            def call() -> Any:
+                number = next(turn)
+                return function(*(buffer[number] for buffer in buffers))
+
+            return call
+
+        return Operation(on_next(run), on_next(verify), reset)
 
     def expect(self, tensor: Any, value: float, what: str) -> None:
         wrong = int((tensor != value).sum())
@@ -149,114 +186,96 @@ class _Shape:
             )
 
 
-def _all_reduce(shape: _Shape) -> Operation:
+def _all_reduce(shape: Shape) -> Operation:
     import torch
     import torch.distributed as dist
 
-    buffer = shape.full(shape.count, 0)
-    source = torch.rand(shape.count, device=shape.device).to(shape.dtype)
+    buffers = shape.full(shape.count, 0)
+    source = torch.rand(buffers.shape, device=shape.device).to(shape.dtype)
 
-    def verify() -> None:
+    def verify(buffer: Any) -> None:
         buffer.fill_(shape.rank + 1)
         dist.all_reduce(buffer)
         shape.expect(buffer, shape.world * (shape.world + 1) / 2, "all_reduce")
 
-    return Operation(lambda: dist.all_reduce(buffer), verify, lambda: buffer.copy_(source))
+    return shape.operation(dist.all_reduce, verify, buffers, reset=lambda: buffers.copy_(source))
 
 
-def _all_gather(shape: _Shape) -> Operation:
+def _all_gather(shape: Shape) -> Operation:
     import torch.distributed as dist
 
     part = shape.count // shape.world
-    mine, whole = shape.full(part, shape.rank + 1), shape.full(shape.count, 0)
 
-    def run() -> object:
-        return dist.all_gather_into_tensor(whole, mine)
-
-    def verify() -> None:
+    def verify(whole: Any, mine: Any) -> None:
         whole.zero_()
-        run()
+        dist.all_gather_into_tensor(whole, mine)
         for source in range(shape.world):
             shape.expect(whole[source * part : (source + 1) * part], source + 1, "all_gather")
 
-    return Operation(run, verify, _nothing)
+    whole, mine = shape.full(shape.count, 0), shape.full(part, shape.rank + 1)
+    return shape.operation(dist.all_gather_into_tensor, verify, whole, mine)
 
 
-def _reduce_scatter(shape: _Shape) -> Operation:
+def _reduce_scatter(shape: Shape) -> Operation:
     import torch.distributed as dist
 
-    mine, whole = shape.full(shape.count // shape.world, 0), shape.full(shape.count, shape.rank + 1)
-
-    def run() -> object:
-        return dist.reduce_scatter_tensor(mine, whole)
-
-    def verify() -> None:
+    def verify(mine: Any, whole: Any) -> None:
         mine.zero_()
-        run()
+        dist.reduce_scatter_tensor(mine, whole)
         shape.expect(mine, shape.world * (shape.world + 1) / 2, "reduce_scatter")
 
-    return Operation(run, verify, _nothing)
+    mine, whole = shape.full(shape.count // shape.world, 0), shape.full(shape.count, shape.rank + 1)
+    return shape.operation(dist.reduce_scatter_tensor, verify, mine, whole)
 
 
-def _broadcast(shape: _Shape) -> Operation:
+def _broadcast(shape: Shape) -> Operation:
     import torch.distributed as dist
 
-    buffer = shape.full(shape.count, 0)
-
-    def run() -> object:
+    def run(buffer: Any) -> object:
         return dist.broadcast(buffer, src=0)
 
-    def verify() -> None:
+    def verify(buffer: Any) -> None:
         buffer.fill_(7 if shape.rank == 0 else 0)
-        run()
+        run(buffer)
         shape.expect(buffer, 7, "broadcast")
 
-    return Operation(run, verify, _nothing)
+    return shape.operation(run, verify, shape.full(shape.count, 0))
 
 
-def _all_to_all(shape: _Shape) -> Operation:
+def _all_to_all(shape: Shape) -> Operation:
     import torch.distributed as dist
 
     part = shape.count // shape.world
-    sent, got = shape.full(shape.count, shape.rank + 1), shape.full(shape.count, 0)
 
-    def run() -> object:
-        return dist.all_to_all_single(got, sent)
-
-    def verify() -> None:
+    def verify(got: Any, sent: Any) -> None:
         got.zero_()
-        run()
+        dist.all_to_all_single(got, sent)
         for source in range(shape.world):
             shape.expect(got[source * part : (source + 1) * part], source + 1, "all_to_all")
 
-    return Operation(run, verify, _nothing)
+    got, sent = shape.full(shape.count, 0), shape.full(shape.count, shape.rank + 1)
+    return shape.operation(dist.all_to_all_single, verify, got, sent)
 
 
-def _send_recv(shape: _Shape) -> Operation:
+def _send_recv(shape: Shape) -> Operation:
     """Every rank sends to the next and receives from the one before, at once."""
     import torch.distributed as dist
 
-    sent, got = shape.full(shape.count, shape.rank + 1), shape.full(shape.count, 0)
     after, before = (shape.rank + 1) % shape.world, (shape.rank - 1) % shape.world
 
-    def run() -> object:
+    def run(got: Any, sent: Any) -> None:
         for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, after), dist.P2POp(dist.irecv, got, before)]):
             work.wait()
-        return None
 
-    def verify() -> None:
+    def verify(got: Any, sent: Any) -> None:
         got.zero_()
-        run()
+        run(got, sent)
         shape.expect(got, before + 1, "send_recv")
 
-    return Operation(run, verify, _nothing)
+    return shape.operation(run, verify, shape.full(shape.count, 0), shape.full(shape.count, shape.rank + 1))
 
 
-def _nothing() -> None:
-    """The buffers stay as they are."""
-
-
-_BUILDERS: dict[str, Callable[[_Shape], Operation]] = {
+_BUILDERS: dict[str, Callable[[Shape], Operation]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,

@@ -1,6 +1,8 @@
 """A new point costs the same whatever the length of its series."""
 
+import struct
 import time
+import zlib
 
 import numpy as np
 
@@ -51,3 +53,18 @@ def test_the_state_stays_small():
         found.state.stretch.sealed,
     )
     assert DetectorState.from_bytes(b"something else") is None
+
+
+def test_a_state_of_the_older_form_is_read():
+    """Which had x itself and the values among what is compressed, at whatever level."""
+    steps = detect_columns(SeriesData("s", -1, "time", ()), columns_of(values(300, ((150, 1.2),), 0.01, 3)))
+    data, kept = steps.state.to_bytes(), steps.state.stretch
+    _, length = struct.unpack_from("<4sI", data)
+    text = zlib.decompressobj().decompress(data[8:])[:length]
+    arrays = b"".join(a.tobytes() for a in (kept.x, kept.y, kept.count, kept.environment))
+    again = DetectorState.from_bytes(struct.pack("<4sI", b"GSD1", length) + zlib.compress(text + arrays, 6))
+    assert again is not None
+    assert again.to_bytes() == data
+    assert again.settled == steps.state.settled
+    assert np.array_equal(again.stretch.x, kept.x)
+    assert np.array_equal(again.stretch.y, kept.y)

@@ -11,10 +11,13 @@ import numpy as np
 
 from groundspeed.service.domain.findings import ChangePoint, Drift, EnvironmentEffect, NoiseLedger
 from groundspeed.service.domain.history import EMPTY, Stretch
+from groundspeed.service.domain.series import Ints
 
 DETECTOR_VERSION = "2"
 _HEADER = struct.Struct("<4sI")
-_MAGIC = b"GSD1"
+_MAGIC = b"GSD2"
+_OLDER = b"GSD1"
+"""Before, values were compressed like the rest, which took most of the time and saved a quarter of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +45,43 @@ class DetectorState:
             "size": s.size,
         }
         text = json.dumps(doc).encode()
-        arrays = b"".join(a.tobytes() for a in (s.x, s.y, s.count, s.environment))
-        return _HEADER.pack(_MAGIC, len(text)) + zlib.compress(text + arrays, 1)
+        arrays = b"".join(a.tobytes() for a in (_gaps(s.x), s.count, s.environment))
+        return _HEADER.pack(_MAGIC, len(text)) + zlib.compress(text + arrays, 1) + s.y.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "DetectorState | None":
         """None when the bytes are another detector version's: detect from all points again."""
-        if len(data) < _HEADER.size or data[:4] != _MAGIC:
+        if len(data) < _HEADER.size or data[:4] not in {_MAGIC, _OLDER}:
             return None
-        _, length = _HEADER.unpack_from(data)
-        body = zlib.decompress(data[_HEADER.size :])
+        magic, length = _HEADER.unpack_from(data)
+        packed = zlib.decompressobj()
+        body = packed.decompress(data[_HEADER.size :])
         doc = json.loads(body[:length])
         if doc["version"] != DETECTOR_VERSION:
             return None
         n = doc["size"]
-        whole = [np.frombuffer(body, np.int64, n, length + 8 * n * i) for i in (0, 2, 3)]
-        y = np.frombuffer(body, np.float64, n, length + 8 * n)
+        if magic == _OLDER:
+            x, count, environment = (np.frombuffer(body, np.int64, n, length + 8 * n * i) for i in (0, 2, 3))
+            y = np.frombuffer(body, np.float64, n, length + 8 * n)
+        else:
+            gaps, count, environment = (np.frombuffer(body, np.int64, n, length + 8 * n * i) for i in range(3))
+            x, y = gaps.cumsum(), np.frombuffer(packed.unused_data, np.float64, n)
         many = tuple((int(i), tuple(map(float, v))) for i, v in doc["many"])
         kept = doc["offset"], doc["lock"], doc["sealed"]
-        stretch = Stretch(whole[0], y, whole[1], whole[2], tuple(doc["names"]), many, *kept)
+        stretch = Stretch(x, y, count, environment, tuple(doc["names"]), many, *kept)
         return cls(
             tuple(_change(c) for c in doc["settled"]),
             tuple(EnvironmentEffect(**e) for e in doc["effects"]),
             stretch,
             None if doc["noise"] is None else NoiseLedger(**doc["noise"]),
         )
+
+
+def _gaps(x: Ints) -> Ints:
+    """Of each to the one before, of the first to nought: they repeat, and so compress."""
+    gaps = x.copy()
+    gaps[1:] -= x[:-1]
+    return gaps
 
 
 def as_row(one: ChangePoint | EnvironmentEffect | NoiseLedger | Drift) -> dict[str, Any]:

@@ -25,9 +25,11 @@ _SURELY_A_TIME = 12
 FORMAT = "%H%x09%P%x09%at%x09%ct%x09%D%x09%an%x09%s"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GraphCommit:
-    """A line of a graph, in its cells: a repository has many commits, and few of them are asked about."""
+    """A line of a graph, in its cells: a repository has many commits, and few of them are asked about. (Not frozen: that
+    makes each of them take twice as long.)
+    """
 
     cells: Sequence[str]
 

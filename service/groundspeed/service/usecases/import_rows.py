@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, compress, repeat
 from math import isfinite
 from operator import itemgetter
@@ -246,13 +247,13 @@ class Writer:
             for point, record in zip(grid.missing, grid.failures(), strict=True):
                 known.failed[point] = (*_run_key([record]), record)
         where = str(Where(grid.where.source, grid.where.line, grid.benchmark))
+        evidence = cache(lambda message: dump_json({"message": message, "where": where}))
         for point in grid.missing:
             key, params, record = known.failed[point]
             run_id, run_key, nth = self._run(session, place, key)
             if run_id:
-                evidence = dump_json({"message": record.reason, "where": where})
                 row = self._run_row(run_id, run_key, nth, known.benchmark, place, _NO_OBJECT, place.started, 0.0)
-                self._runs.append((*row, record.outcome, evidence, params))
+                self._runs.append((*row, record.outcome, evidence(record.reason), params))
                 self.added.failures += 1
 
     def _add_run(self, session: Session, records: Sequence[Record], benchmark: int, place: Place) -> None:

@@ -50,6 +50,17 @@ def insert_rows(
     return _postgres(connection, _plan_postgres(table, columns, new_only, returning), rows, bool(returning))
 
 
+def update_rows(session: Session, table: type[SQLModel], columns: tuple[str, ...], rows: Sequence[Row]) -> None:
+    """Set ``columns`` of rows that are there: each of ``rows`` is an id followed by their values."""
+    if not rows:
+        return
+    connection = session.connection()
+    if connection.dialect.name == "sqlite":
+        _sqlite(connection, _update_sqlite(table, columns), rows, back=False)
+    else:
+        _postgres(connection, _update_postgres(table, columns), rows, back=False)
+
+
 @contextmanager
 def pipelined(connection: Connection) -> Iterator[None]:
     """Statements of this module in the block are sent without a wait for each answer; the first that gives rows waits
@@ -134,17 +145,43 @@ def told(error: Exception, statement: str, base: type[Exception]) -> BaseExcepti
 
 @cache
 def _plan_sqlite(table: type[SQLModel], columns: tuple[str, ...], new_only: bool, returning: tuple[str, ...]) -> Plan:
-    types = [core(table).c[name].type for name in columns]
     marks = ", ".join("?" * len(columns))
     statement = f"{_head(table, columns)} VALUES ({marks}){_tail(new_only, returning)}"
-    converters = tuple(
+    return statement, _converters(table, columns)
+
+
+@cache
+def _update_sqlite(table: type[SQLModel], columns: tuple[str, ...]) -> Plan:
+    sets = ", ".join(f'"{name}" = ?{i}' for i, name in enumerate(columns, 2))
+    statement = f'UPDATE "{core(table).name}" SET {sets} WHERE "id" = ?1'  # noqa: S608 - names are our own
+    return statement, _converters(table, ("id", *columns))
+
+
+def _converters(table: type[SQLModel], columns: tuple[str, ...]) -> tuple[Converter | None, ...]:
+    types = [core(table).c[name].type for name in columns]
+    return tuple(
         _stamp if isinstance(kind, UtcDateTime) else dump_json if isinstance(kind, JSON) else None for kind in types
     )
-    return statement, converters
 
 
 @cache
 def _plan_postgres(table: type[SQLModel], columns: tuple[str, ...], new_only: bool, returning: tuple[str, ...]) -> Plan:
+    spread, given, converters = _given(table, columns)
+    statement = f"{_head(table, columns)} SELECT {', '.join(spread)} FROM {given}{_tail(new_only, returning)}"  # noqa: S608 - names are our own
+    return statement, converters
+
+
+@cache
+def _update_postgres(table: type[SQLModel], columns: tuple[str, ...]) -> Plan:
+    (of, *spread), given, converters = _given(table, ("id", *columns))
+    sets = ", ".join(f'"{name}" = {value}' for name, value in zip(columns, spread, strict=True))
+    name = core(table).name
+    statement = f'UPDATE "{name}" SET {sets} FROM {given} WHERE "{name}"."id" = {of}'  # noqa: S608 - names are our own
+    return statement, converters
+
+
+def _given(table: type[SQLModel], columns: tuple[str, ...]) -> tuple[list[str], str, tuple[Converter | None, ...]]:
+    """Of one array a column: what each value is called, what is selected from, and what values go through."""
     types = [core(table).c[name].type for name in columns]
     is_json = [isinstance(kind, JSON) for kind in types]
     names = [f'"{name}"' for name in columns]
@@ -153,10 +190,9 @@ def _plan_postgres(table: type[SQLModel], columns: tuple[str, ...], new_only: bo
         "%b::text[]" if json else f"%b::{kind.compile(dialect=dialect)}[]"
         for kind, json in zip(types, is_json, strict=True)
     )
-    spread = ", ".join(f"{name}::jsonb" if json else name for name, json in zip(names, is_json, strict=True))
-    source = f"SELECT {spread} FROM unnest({arrays}) AS given ({', '.join(names)})"  # noqa: S608 - names are our own
-    statement = f"{_head(table, columns)} {source}{_tail(new_only, returning)}"
-    return statement, tuple(dump_json if json else None for json in is_json)
+    spread = [f"given.{name}::jsonb" if json else f"given.{name}" for name, json in zip(names, is_json, strict=True)]
+    given = f"unnest({arrays}) AS given ({', '.join(names)})"
+    return spread, given, tuple(dump_json if json else None for json in is_json)
 
 
 def _head(table: type[SQLModel], columns: tuple[str, ...]) -> str:

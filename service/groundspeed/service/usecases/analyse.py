@@ -22,6 +22,7 @@ from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import analyse_many, foretold, grouping
 from groundspeed.service.usecases.analysis_rows import ask_for_more, ledger, store_changes, stored
 from groundspeed.service.usecases.beforehand import Beforehand
+from groundspeed.service.usecases.causes import Causes
 from groundspeed.service.usecases.detecting import Looked, continues
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
@@ -101,9 +102,10 @@ def _look(session: Session, series: Series, marked: set[int | None], now: dateti
     found = detection.change_points
     changed = store_changes(session, loaded, found, stored(session, loaded, found), now)
     if series.gate:
-        grouping.regroup(session, series.project_id, changed, now)
-        foretold.accept(session, changed, now)
-        foretold.reopen(session, changed, now)
+        causes = Causes(session)
+        grouping.regroup(causes, series.project_id, changed, now)
+        foretold.accept(causes, changed, now)
+        foretold.reopen(causes, changed, now)
         if not loaded.imported and any(change.provisional or change.unmeasured for change in found):
             ask_for_more(session, series.project_id)
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import delete, select
 from sqlmodel import Session, col
 
+from groundspeed.service.db.bulk import update_rows
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Series, SeriesMark, Verdict
@@ -21,7 +22,7 @@ from groundspeed.service.domain.detect import Detection
 from groundspeed.service.usecases import foretold, grouping, steps
 from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
 from groundspeed.service.usecases.causes_many import Remembered
-from groundspeed.service.usecases.detecting import MARK, Answer, Looked, Mark, detections
+from groundspeed.service.usecases.detecting import Answer, Looked, Mark, detections
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, series_data
 from groundspeed.service.usecases.series_arrays import Frame
@@ -30,7 +31,9 @@ from groundspeed.service.usecases.steps import Member
 AT_ONCE = 500
 """Series in one transaction: a few tenths of a second, in which nobody else can write to SQLite."""
 
-_STORE = update(core(Series)).where(core(Series).c.id == bindparam("series"))
+_mark = core(SeriesMark).c
+_MARKS = delete(core(SeriesMark)).where(one_of(_mark.series_id, among("ids")))
+_TAKEN = _MARKS.returning(_mark.id, _mark.created_at, _mark.series_id, _mark.revision_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,11 @@ def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> T
     """Hold these series of one project and take their marks away."""
     query = held(select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
     found = {series.id: series for series in session.scalars(query, {"ids": list(series_ids)})}
-    marks = delete(SeriesMark).where(one_of(col(SeriesMark.series_id), among("ids")))
     marked, ids = dict[int, set[int | None]](), dict[int, set[Mark]]()
     # First the marks, then the results: a mark that is seen here has its results committed.
-    returned = marks.returning(*MARK)
-    for mark, made, series_id, revision in session.execute(returned, {"ids": list(series_ids)}).tuples():
+    for mark, made, series_id, revision in session.connection().execute(_TAKEN, {"ids": list(series_ids)}).all():
         marked.setdefault(series_id, set()).add(revision)
-        ids.setdefault(series_id, set()).add((mark or 0, made))
+        ids.setdefault(series_id, set()).add((mark, made))
     wanted = [found[one] for one in series_ids if one in found and (one in marked or not only_marked)]
     return Taken(tuple(wanted), marked, {one: frozenset(some) for one, some in ids.items()})
 
@@ -89,27 +90,24 @@ def analyse(
         before = Stored(known.get(series.id or 0, ()), frame.positions, told, frame.commits)
         changed.append(changes(loaded, found, before, now))
     session.flush()
-    session.connection().execute(
-        _STORE,
-        [{"series": series.id, **ledger(loaded, detection, state, now)} for series, loaded, detection, state in seen],
-    )
+    said = [(series.id, ledger(loaded, detection, state, now)) for series, loaded, detection, state in seen]
+    update_rows(session, Series, tuple(said[0][1]), [(id_, *values.values()) for id_, values in said])
     columns = [values for one in changed for values in one.new]
     made = steps.new(session, columns)
     waiting = iter(made)
     causes = Remembered(session, project_id, frame.positions)
-    grouped: list[tuple[list[Member], bool]] = []
+    grouped: list[list[Member]] = []
     for (series, *_), one in zip(seen, changed, strict=True):
         rows: list[Member] = [*one.changed, *(next(waiting) for _ in one.new), *one.gone]
         if series.gate:
-            grouped.append((rows, series.id in announced))
-    causes.expect([row for rows, _ in grouped for row in rows], zip(made, columns, strict=True))
-    for rows, is_announced in grouped:
-        grouping.regroup(session, project_id, rows, now, causes)
-        if is_announced:
-            causes.write()  # what was announced is asked of the store
-        foretold.accept(session, rows, now)
-        foretold.reopen(session, rows, now, causes.regression)
-    causes.finish(now)
+            grouped.append(rows)
+    causes.expect([row for rows in grouped for row in rows], zip(made, columns, strict=True))
+    with session.no_autoflush:  # rows that are there may have got regressions that wait to be written
+        for rows in grouped:
+            grouping.regroup(causes, project_id, rows, now)
+            foretold.accept(causes, rows, now)
+            foretold.reopen(causes, rows, now)
+        causes.finish(now)
     ours = (found for series, _, found, _ in seen if series.gate and series.benchmark_id not in frame.imported)
     if any(change.provisional or change.unmeasured for found in ours for change in found.change_points):
         ask_for_more(session, project_id)

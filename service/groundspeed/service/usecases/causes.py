@@ -16,10 +16,13 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Revision, Series
+from groundspeed.service.usecases import triage
+from groundspeed.service.usecases.cases import AnyCase
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.picture import Picture, Said, Span
 from groundspeed.service.usecases.steps import Member
+from groundspeed.service.usecases.triage import MACHINE
 
 _HOLD = held(select(col(Project.id)).where(col(Project.id) == bindparam("id")))
 _REGRESSION = held(select(Regression).where(col(Regression.id) == bindparam("id")))
@@ -63,10 +66,18 @@ class Causes:
         """What was written is to be seen by the next question."""
         self.session.flush()
 
-    def regression(self, regression_id: int) -> Regression:
+    def write(self) -> None:
+        """The same: what was found and changed here is to be asked of the store itself."""
+        self.session.flush()
+
+    def regression(self, regression_id: int) -> AnyCase:
         """Held, and as it is now: or a person's move would be undone."""
         fresh = {"populate_existing": True}
         return self.session.scalars(_REGRESSION, {"id": regression_id}, execution_options=fresh).one()
+
+    def known(self, regression_id: int) -> AnyCase:
+        """The same of one that was held already."""
+        return self.session.get_one(Regression, regression_id)
 
     def members(self, regression_id: int) -> Sequence[Member]:
         """Those that were not withdrawn, oldest first."""
@@ -82,7 +93,9 @@ class Causes:
         return set(self.session.scalars(_ENVIRONMENTS, {"id": regression_id}))
 
     def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:
-        """Regressions of this kind whose suspects may overlap: where they lie, and their ids."""
+        """Regressions of this kind whose suspects may overlap: where they lie, and their ids. Where some lie in the
+        same place, the others may be left out.
+        """
         query = _SAME_PLACE if span.before == span.after else _OVERLAPPING
         values = {"project": project_id, "kind": kind, "x0": span.before, "x1": span.after}
         rows = self.session.execute(query, values).tuples()
@@ -116,10 +129,35 @@ class Causes:
         """Something happened that people may want to know."""
         hints.hint(self.session)
 
-    def add(self, regression: Regression) -> None:
-        """A new regression, which has its id afterwards."""
+    def make(self, project_id: int, row: Member, now: datetime) -> AnyCase:
+        """A new regression for this change point, which has its id."""
+        regression = Regression(
+            project_id=project_id,
+            kind=row.kind,
+            before_revision_id=row.before_revision_id,
+            after_revision_id=row.after_revision_id,
+            cause=row.cause,
+            created_at=now,
+            updated_at=now,
+        )
         self.session.add(regression)
         self.session.flush()
+        return regression
+
+    def move(self, regression: AnyCase, state: str, now: datetime, why: str) -> None:
+        """Change the state, and note it."""
+        data = triage.change(regression, state, now, why)
+        if data is not None:
+            self.changed(regression)
+            self.note(regression, "state", now, data)
+
+    def note(self, regression: AnyCase, action: str, now: datetime, data: dict[str, object]) -> None:
+        """Write down what detection did to a regression."""
+        triage.note(self.session, regression, action, MACHINE, now, data)
+
+    def changed(self, regression: AnyCase) -> None:
+        """Have it written what was set in a regression."""
+        self.session.add(regression)
 
     def put(self, row: Member, regression_id: int | None) -> None:
         """Give a change point its regression, or none."""
@@ -128,7 +166,7 @@ class Causes:
         if regression_id is not None:
             self.session.flush()
 
-    def describe(self, regression: Regression, seen: Picture, now: datetime) -> None:
+    def describe(self, regression: AnyCase, seen: Picture, now: datetime) -> None:
         """Let a regression's range, cause and title say what its members do."""
         said = Said.of(seen)
         if said.write(regression, self.names(said.worst.series_id), now):

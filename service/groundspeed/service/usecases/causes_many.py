@@ -13,12 +13,13 @@ from sqlmodel import col
 from groundspeed.service.db.identities import next_ids
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Benchmark, Regression, Series
-from groundspeed.service.usecases import steps
+from groundspeed.service.usecases import cases, steps, triage
+from groundspeed.service.usecases.cases import AnyCase, Case
 from groundspeed.service.usecases.causes import Causes
-from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.picture import Picture, Said, Span
 from groundspeed.service.usecases.steps import Member, Step
+from groundspeed.service.usecases.triage import MACHINE, Entry
 
 
 @dataclass(slots=True)
@@ -37,7 +38,12 @@ class Remembered(Causes):
     """By kind: where regressions lie, and the same as two numbers: all of them are gone through for each change."""
     _rows: dict[int, dict[int, Member]] = field(default_factory=dict)
     _pictures: dict[int, Picture] = field(default_factory=dict)
-    _regressions: dict[int, Regression] = field(default_factory=dict)
+    _cases: dict[int, Case] = field(default_factory=dict)
+    _stored: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """What the store says of what may change in them."""
+    _made: list[Case] = field(default_factory=list)
+    """Those that are still to be written."""
+    _notes: list[Entry] = field(default_factory=list)
     _names: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     _said: dict[int, Said] = field(default_factory=dict)
     """What regressions' rows are still to say."""
@@ -76,9 +82,7 @@ class Remembered(Causes):
         self._rows |= {id_: {} for id_ in wanted}
         for member in steps.members(self.session, wanted):
             self._rows[member.regression_id or 0][member.id or 0] = member
-        query = held(select(Regression).where(one_of(col(Regression.id), among("ids"))).order_by(col(Regression.id)))
-        found = self.session.scalars(query.execution_options(populate_existing=True), {"ids": wanted})
-        self._regressions |= {row.id or 0: row for row in found}
+        self._read(wanted)
 
     def _range(self, regression_id: int, kind: str, before: int | None, after: int | None) -> None:
         """Note where a regression lies; with commits that have left the branch it lies nowhere."""
@@ -92,12 +96,19 @@ class Remembered(Causes):
     def settle(self) -> None:
         pass
 
-    def regression(self, regression_id: int) -> Regression:
-        known = self._regressions.get(regression_id)
+    def regression(self, regression_id: int) -> Case:
+        known = self._cases.get(regression_id)
         if known is None:
-            with self.session.no_autoflush:  # nothing of it has changed here yet
-                known = self._regressions[regression_id] = Causes.regression(self, regression_id)
+            self._read([regression_id])
+            known = self._cases[regression_id]
         return known
+
+    def known(self, regression_id: int) -> Case:
+        return self.regression(regression_id)
+
+    def _read(self, ids: Sequence[int]) -> None:
+        for one in cases.read(self.session, ids):
+            self._cases[one.id or 0], self._stored[one.id or 0] = one, one.changing()
 
     def _all(self, regression_id: int) -> dict[int, Member]:
         known = self._rows.get(regression_id)
@@ -150,13 +161,22 @@ class Remembered(Causes):
     def hint(self) -> None:
         self.told = True
 
-    def add(self, regression: Regression) -> None:
+    def make(self, project_id: int, row: Member, now: datetime) -> Case:
         if not self._ids:
+            self._write_cases()  # SQLite gives ids after those that are there
             self._ids = list(reversed(next_ids(self.session, Regression, 100)))
-        regression.id = id_ = self._ids.pop()
-        self.session.add(regression)
-        self._regressions[id_], self._rows[id_] = regression, {}
-        self._range(id_, regression.kind, regression.before_revision_id, regression.after_revision_id)
+        id_, before, after = self._ids.pop(), row.before_revision_id, row.after_revision_id
+        made = Case(id_, project_id, row.kind, now, "new", "", before, after, row.cause, "", now, None)
+        self._made.append(made)
+        self._cases[id_], self._rows[id_] = made, {}
+        self._range(id_, row.kind, before, after)
+        return made
+
+    def note(self, regression: AnyCase, action: str, now: datetime, data: dict[str, object]) -> None:
+        self._notes.append(triage.entry(regression, action, MACHINE, now, data))
+
+    def changed(self, regression: AnyCase) -> None:
+        pass  # whatever differs is written
 
     def put(self, row: Member, regression_id: int | None) -> None:
         id_ = row.id or 0
@@ -172,7 +192,7 @@ class Remembered(Causes):
         if isinstance(row, Step) and id_ in self._written:
             self._moved[id_] = row
 
-    def describe(self, regression: Regression, seen: Picture, now: datetime) -> None:  # noqa: ARG002 - written at the end
+    def describe(self, regression: AnyCase, seen: Picture, now: datetime) -> None:  # noqa: ARG002 - written at the end
         said, id_ = Said.of(seen), regression.id or 0
         before = self._said.get(id_)
         self._said[id_] = said
@@ -181,19 +201,28 @@ class Remembered(Causes):
 
     def write(self) -> None:
         """Write the new rows that wait, and all that has become of others."""
-        with self.session.no_autoflush:
-            self.session.flush()
-            steps.write(self.session, [step for step, _ in self._new], [values for _, values in self._new])
-            steps.set_regressions(self.session, list(self._moved.values()))
+        self._write_cases()
+        self.session.flush()
+        steps.write(self.session, [step for step, _ in self._new], [values for _, values in self._new])
+        steps.set_regressions(self.session, list(self._moved.values()))
+        triage.write(self.session, self._notes)
         self._written |= {step.id or 0 for step, _ in self._new}
-        self._new.clear()
-        self._moved.clear()
+        for waiting in (self._new, self._moved, self._notes):
+            waiting.clear()
+
+    def _write_cases(self) -> None:
+        cases.insert(self.session, self._made)
+        self._stored |= {one.id or 0: one.changing() for one in self._made}
+        self._made.clear()
+        differing = [one for id_, one in self._cases.items() if one.changing() != self._stored[id_]]
+        cases.update(self.session, differing)
+        self._stored |= {one.id or 0: one.changing() for one in differing}
 
     def finish(self, now: datetime) -> None:
         """Write everything, and pass on what people may want to know, once for all."""
         self._learn({said.worst.series_id for said in self._said.values()})
         for id_, said in self._said.items():
-            said.write(self._regressions[id_], self.names(said.worst.series_id), now)
+            said.write(self._cases[id_], self.names(said.worst.series_id), now)
         self.write()
         if self.told:
             hints.hint(self.session)

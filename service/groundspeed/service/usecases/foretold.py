@@ -7,7 +7,7 @@ parents (merge commit), or by the forge's mark "(#12)" at the end of a title (sq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,11 +16,12 @@ from sqlalchemy import String, bindparam, cast, or_, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
-from groundspeed.service.db.tables import AuditEntry, ChangePoint, Regression, Revision, Verdict
+from groundspeed.service.db.tables import AuditEntry, ChangePoint, Revision, Verdict
 from groundspeed.service.domain import findings as domain
 from groundspeed.service.domain.identity import Accepted, foretold
+from groundspeed.service.usecases.causes import Causes
 from groundspeed.service.usecases.steps import Member
-from groundspeed.service.usecases.triage import MACHINE, move
+from groundspeed.service.usecases.triage import MACHINE
 
 _CALLED = ("regressed", "improved", "changed")
 _ACCEPTED = (
@@ -91,40 +92,39 @@ def _merge(session: Session, project_id: int, pull: PullRequest) -> int | None:
     return session.scalars(query).one_or_none()
 
 
-def accept(session: Session, changed: Sequence[Member], now: datetime) -> None:
+def accept(causes: Causes, changed: Sequence[Member], now: datetime) -> None:
     """Regressions that are new and consist of announced changes alone start out accepted, and nobody is told again."""
+    session = causes.session
     marked = {row.regression_id: _mark(row) for row in changed if _mark(row) and row.state != "withdrawn"}
+    if marked:
+        causes.write()
     for regression_id, mark in sorted((one, mark) for one, mark in marked.items() if one is not None):
-        regression = session.get_one(Regression, regression_id)
+        regression = causes.known(regression_id)
         query = select(ChangePoint).where(
             col(ChangePoint.regression_id) == regression_id, col(ChangePoint.state) != "withdrawn"
         )
         if regression.state != "new" or not all(_mark(row) for row in session.scalars(query)):
             continue
-        move(session, regression, "accepted", MACHINE, now, str(mark["words"]))
+        causes.move(regression, "accepted", now, str(mark["words"]))
         regression.note = regression.note or str(mark["reason"])
         regression.notified_at = regression.notified_at or now
-        session.add(regression)
+        causes.changed(regression)
 
 
-def reopen(
-    session: Session, changed: Sequence[Member], now: datetime, known: Callable[[int], Regression] | None = None
-) -> None:
-    """A change that nobody announced has joined a regression that was accepted because of announced ones: tell it.
-
-    ``known`` gives a regression by its id where they are at hand.
-    """
+def reopen(causes: Causes, changed: Sequence[Member], now: datetime) -> None:
+    """A change that nobody announced has joined a regression that was accepted because of announced ones: tell it."""
     fresh = {row.regression_id for row in changed if row.created_at == now and not _mark(row)}
     for regression_id in sorted(one for one in fresh if one is not None):
-        regression = known(regression_id) if known else session.get_one(Regression, regression_id)
-        if regression.state == "accepted" and _by_machine(session, regression_id):
+        regression = causes.known(regression_id)
+        if regression.state == "accepted" and _by_machine(causes, regression_id):
             words = "a change that no gate had announced has the same suspects"
-            move(session, regression, "new", MACHINE, now, words)
+            causes.move(regression, "new", now, words)
             regression.notified_at = None
-            session.add(regression)
+            causes.changed(regression)
 
 
-def _by_machine(session: Session, regression_id: int) -> bool:
+def _by_machine(causes: Causes, regression_id: int) -> bool:
+    causes.write()
     query = (
         select(col(AuditEntry.actor))
         .where(col(AuditEntry.subject_type) == "regression", col(AuditEntry.subject_id) == str(regression_id))
@@ -132,7 +132,7 @@ def _by_machine(session: Session, regression_id: int) -> bool:
         .order_by(col(AuditEntry.id).desc())
         .limit(1)
     )
-    return session.scalars(query).one_or_none() == MACHINE
+    return causes.session.scalars(query).one_or_none() == MACHINE
 
 
 def _mark(row: Member) -> Mapping[str, Any]:

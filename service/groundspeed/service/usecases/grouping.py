@@ -11,22 +11,17 @@ from datetime import datetime
 
 from sqlmodel import Session
 
-from groundspeed.service.db.tables import AuditEntry, Regression
 from groundspeed.service.usecases.causes import Causes
 from groundspeed.service.usecases.picture import Span
 from groundspeed.service.usecases.steps import Member
-from groundspeed.service.usecases.triage import MACHINE, move, note
 
 OPEN = ("new", "acknowledged", "in-progress")
 
 
-def regroup(
-    session: Session, project_id: int, changed: Sequence[Member], now: datetime, causes: Causes | None = None
-) -> None:
+def regroup(causes: Causes, project_id: int, changed: Sequence[Member], now: datetime) -> None:
     """Give every changed change point its regression, and bring the regressions concerned up to date."""
     if not changed:
         return
-    causes = causes or Causes(session)
     causes.hold(project_id)
     touched = {row.regression_id for row in changed}
     for row in changed:
@@ -34,34 +29,37 @@ def regroup(
             _settle(causes, project_id, row, now)
     touched |= {row.regression_id for row in changed}
     for regression_id in sorted(one for one in touched if one is not None):
-        refresh(session, regression_id, now, causes)
+        _refresh(causes, regression_id, now)
 
 
-def refresh(session: Session, regression_id: int, now: datetime, causes: Causes | None = None) -> None:
+def refresh(session: Session, regression_id: int, now: datetime) -> None:
     """Let a regression's range, cause, title and state follow its members."""
-    causes = causes or Causes(session)
+    _refresh(Causes(session), regression_id, now)
+
+
+def _refresh(causes: Causes, regression_id: int, now: datetime) -> None:
     causes.settle()
     regression = causes.regression(regression_id)
     seen = causes.picture(regression_id)
     if seen is None:
         if regression.state == "new":
-            move(session, regression, "withdrawn", MACHINE, now, "detection no longer sees it")
+            causes.move(regression, "withdrawn", now, "detection no longer sees it")
         return
     if regression.state == "withdrawn":
-        move(session, regression, "new", MACHINE, now, "detection sees it again")
+        causes.move(regression, "new", now, "detection sees it again")
     causes.describe(regression, seen, now)
     if regression.notified_at is None and seen.confirmed:
         regression.notified_at = now
-        session.add(regression)
-        note(session, regression, "confirmed", MACHINE, now, {})
+        causes.changed(regression)
+        causes.note(regression, "confirmed", now, {})
         causes.hint()
     if regression.kind != "regression":
         return
     if seen.recovered and regression.state in OPEN:
-        move(session, regression, "recovered", MACHINE, now, "the level before it is reached again")
+        causes.move(regression, "recovered", now, "the level before it is reached again")
         causes.hint()
     elif regression.state == "recovered" and not seen.recovered:
-        move(session, regression, "new", MACHINE, now, "the level has risen again")
+        causes.move(regression, "new", now, "the level has risen again")
         causes.hint()
 
 
@@ -90,17 +88,6 @@ def _find(causes: Causes, project_id: int, row: Member, span: Span) -> int | Non
 
 
 def _make(causes: Causes, project_id: int, row: Member, now: datetime) -> int:
-    regression = Regression(
-        project_id=project_id,
-        kind=row.kind,
-        before_revision_id=row.before_revision_id,
-        after_revision_id=row.after_revision_id,
-        cause=row.cause,
-        created_at=now,
-        updated_at=now,
-    )
-    causes.add(regression)
-    audit = AuditEntry(actor=MACHINE, action="regression.found", subject_type="regression", at=now, subject_id="")
-    audit.subject_id = str(regression.id)
-    causes.session.add(audit)
-    return regression.id or 0
+    made = causes.make(project_id, row, now)
+    causes.note(made, "found", now, {})
+    return made.id or 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from groundspeed.service.db.tables import Regression
+from groundspeed.service.usecases.cases import AnyCase
 from groundspeed.service.usecases.steps import Member
 
 
@@ -103,21 +103,15 @@ class Said:
         more = f" and {self.count - 1} more" if self.count > 1 else ""
         return f"{suite}: {metric} {amount}{more}"
 
-    def write(self, regression: Regression, names: tuple[str, str, str], now: datetime) -> bool:
+    def write(self, regression: AnyCase, names: tuple[str, str, str], now: datetime) -> bool:
         """Bring the row up to date; ``names``: benchmark, metric and unit of the worst. Returns whether it was not."""
-        before, after = self.ends
-        values = {
-            "before_revision_id": before,
-            "after_revision_id": after,
-            "cause": self.cause,
-            "title": self.title(*names),
-        }
-        differing = {name: value for name, value in values.items() if getattr(regression, name) != value}
-        for name, value in differing.items():
-            setattr(regression, name, value)
-        if differing:
-            regression.updated_at = now
-        return bool(differing)
+        title = self.title(*names)
+        was = (regression.before_revision_id, regression.after_revision_id), regression.cause, regression.title
+        if was == (self.ends, self.cause, title):
+            return False
+        regression.before_revision_id, regression.after_revision_id = self.ends
+        regression.cause, regression.title, regression.updated_at = self.cause, title, now
+        return True
 
 
 def _strength(row: Member) -> tuple[bool, float, int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from groundspeed.service.db.bulk import insert_rows
+from groundspeed.service.db.bulk import insert_rows, update_rows
 from groundspeed.service.db.identities import core, next_ids
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import ChangePoint
@@ -34,13 +35,15 @@ class Step:
     difference: float
     strength: float
     detail: Mapping[str, Any]
-    created_at: datetime
+    created_at: datetime | None = None
+    """None: it was read, and is none of those that were made just now."""
 
 
 Member = ChangePoint | Step
 
-_NAMES = tuple(field.name for field in fields(Step))
+_NAMES = tuple(field.name for field in fields(Step) if field.name != "created_at")
 _table = core(ChangePoint).c
+_asked = itemgetter(*_NAMES[4:], "created_at")
 _MEMBERS = select(*(_table[name] for name in _NAMES)).where(one_of(_table.regression_id, among("ids")))
 
 
@@ -48,17 +51,13 @@ def members(session: Session, regression_ids: Sequence[int]) -> list[Step]:
     """The change points of regressions, withdrawn ones too."""
     if not regression_ids:
         return []
-    return [Step(*row) for row in session.connection().execute(_MEMBERS, {"ids": list(regression_ids)})]
+    return [Step(*row) for row in session.connection().execute(_MEMBERS, {"ids": list(regression_ids)}).all()]
 
 
 def new(session: Session, rows: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Rows that are still to be written, given by their columns, with their ids."""
     ids = next_ids(session, ChangePoint, len(rows))
-    plain = {"regression_id": None, "pinned": False}
-    return [
-        Step(**{name: values.get(name, plain.get(name)) for name in _NAMES if name != "id"}, id=id_)
-        for id_, values in zip(ids, rows, strict=True)
-    ]
+    return [Step(id_, values["series_id"], None, False, *_asked(values)) for id_, values in zip(ids, rows, strict=True)]
 
 
 def write(session: Session, steps: Sequence[Step], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -75,9 +74,7 @@ def write(session: Session, steps: Sequence[Step], rows: Sequence[Mapping[str, A
 
 def set_regressions(session: Session, steps: Sequence[Step]) -> None:
     """The same of rows that are there."""
-    table = core(ChangePoint)
-    for step in steps:
-        session.execute(table.update().where(table.c.id == step.id).values(regression_id=step.regression_id))
+    update_rows(session, ChangePoint, ("regression_id",), [(step.id, step.regression_id) for step in steps])
 
 
 def of_series(session: Session, ids: Sequence[int]) -> dict[int, list[ChangePoint]]:

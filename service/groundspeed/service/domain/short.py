@@ -6,12 +6,14 @@ found here is provisional until fresh processes on both sides bear it out.
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from groundspeed.service.domain.analyse import DIFFERENCE_TO_SD, Analysis, Step
 from groundspeed.service.domain.segment import FIXED_DISCOUNT
-from groundspeed.service.domain.series import Floats
+from groundspeed.service.domain.series import Floats, Ints
 from groundspeed.service.domain.window import edges, surroundings
 
 LIMIT = 4.0
@@ -65,7 +67,9 @@ class _Costs:
         self.values, self.weights = z.tolist(), weight.tolist()
         self.sd, self.limit = sd, limit * limit
         self._plain = set(self.weights) == {1.0}
-        self._known: dict[tuple[int, int], tuple[float, float]] = {}
+        self._z = z
+        # Of [a, b) at a and b; not a number where it is not known yet.
+        self._levels, self._costs = np.full((2, z.size + 1, z.size + 1), math.nan)
         self._best: dict[tuple[int, int], tuple[float, int]] = {}
 
     def level(self, a: int, b: int) -> float:
@@ -73,10 +77,11 @@ class _Costs:
 
     def _of(self, a: int, b: int) -> tuple[float, float]:
         """(level, cost) of [a, b): the mean of what lies near the weighted median, and the bounded cost around it."""
-        known = self._known.get((a, b))
-        if known is None:
-            known = self._known[a, b] = self._plain_of(a, b) if self._plain else self._weighted_of(a, b)
-        return known
+        level, cost = self._levels.item(a, b), self._costs.item(a, b)
+        if math.isnan(cost):
+            level, cost = self._plain_of(a, b) if self._plain else self._weighted_of(a, b)
+            self._levels[a, b], self._costs[a, b] = level, cost
+        return level, cost
 
     def _plain_of(self, a: int, b: int) -> tuple[float, float]:
         """The usual case, where each point is one process, in half the time."""
@@ -98,23 +103,23 @@ class _Costs:
         return level, cost
 
     def _learn(self, a: int, b: int) -> None:
-        """The same of all heads [a, p) and tails [p, b) at once, each a row of its values in order."""
-        n = b - a
-        values, sizes = np.array(self.values[a:b]), np.arange(1, n + 1)
-        heads = np.where(sizes <= sizes[:, None], values, np.inf)
-        tails = np.where(sizes > sizes[:, None], values, np.inf)[:-1]
-        rows, sizes = np.sort(np.concatenate((heads, tails)), axis=1), np.concatenate((sizes, sizes[-2::-1]))
-        nth, half = np.arange(sizes.size), sizes // 2
-        centre = np.where(sizes % 2, rows[nth, half], 0.5 * (rows[nth, half - 1] + rows[nth, half]))
-        near = np.abs(rows - centre[:, None]) <= 3.0 * self.sd
-        some = near.sum(axis=1)
-        # Summed from left to right, as one by one.
-        level = np.where(some > 0, np.where(near, rows, 0.0).cumsum(axis=1)[:, -1] / np.maximum(some, 1), centre)
-        away = (rows - level[:, None]) / self.sd
-        squares = np.where(rows < np.inf, np.minimum(away * away, self.limit), 0.0)
-        found = list(zip(level.tolist(), squares.cumsum(axis=1)[:, -1].tolist(), strict=True))
-        self._known |= {(a, a + 1 + k): one for k, one in enumerate(found[:n])}
-        self._known |= {(a + 1 + k, b): one for k, one in enumerate(found[n:])}
+        """The same of all heads [a, p) and tails [p, b) at once, each a column of its values in order."""
+        of, low, high, filled = _parts(b - a)
+        rows = np.where(of, self._z[a:b], np.inf)
+        rows.sort(axis=1)
+        parts = rows.T.copy()
+        centre = 0.5 * (parts.take(low) + parts.take(high))
+        near = np.abs(parts - centre) <= 3.0 * self.sd
+        some = near.sum(axis=0)
+        # Along columns numpy adds one after the other, as one by one; -0.0 is what changes nothing when added.
+        total = np.where(near, parts, 0.0).sum(axis=0, initial=-0.0)
+        level = np.where(some > 0, total / np.maximum(some, 1), centre)
+        away = (parts - level) / self.sd
+        away *= away
+        cost = np.where(filled, np.minimum(away, self.limit), 0.0).sum(axis=0)
+        for table, found in (self._levels, level), (self._costs, cost):
+            table[a, a + 1 : b + 1] = found[: b - a]
+            table[a + 1 : b, b] = found[b - a :]
 
     def _weighted_of(self, a: int, b: int) -> tuple[float, float]:
         pairs = sorted(zip(self.values[a:b], self.weights[a:b], strict=True))
@@ -134,14 +139,26 @@ class _Costs:
         return math.sqrt(max(gain, 0.0))
 
     def best(self, a: int, b: int, fixed: Sequence[int]) -> tuple[float, int]:
-        """Strongest split of [a, b); one at a fixed place counts for more."""
+        """Strongest split of [a, b), of equals the last; one at a fixed place counts for more."""
         known = self._best.get((a, b))
         if known is None:
-            if self._plain and b - a >= AT_ONCE:
-                self._learn(a, b)
-            found = [(self.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0), p) for p in range(a + 1, b)]
-            known = self._best[a, b] = max(found, default=(0.0, a))
+            at_once = self._plain and b - a >= AT_ONCE
+            known = self._best[a, b] = (self._best_at_once if at_once else self._best_of)(a, b, fixed)
         return known
+
+    def _best_of(self, a: int, b: int, fixed: Sequence[int]) -> tuple[float, int]:
+        found = [(self.strength(a, p, b) / (FIXED_DISCOUNT if p in fixed else 1.0), p) for p in range(a + 1, b)]
+        return max(found, default=(0.0, a))
+
+    def _best_at_once(self, a: int, b: int, fixed: Sequence[int]) -> tuple[float, int]:
+        self._learn(a, b)
+        gain = self._costs[a, b] - self._costs[a, a + 1 : b] - self._costs[a + 1 : b, b]
+        strength = np.sqrt(np.maximum(gain, 0.0))
+        for p in fixed:
+            if a < p < b:
+                strength[p - a - 1] /= FIXED_DISCOUNT
+        last = strength.size - 1 - int(strength[::-1].argmax())
+        return float(strength[last]), a + 1 + last
 
     def step(self, a: int, p: int, b: int) -> Step:
         before, after = self.level(a, p), self.level(p, b)
@@ -151,6 +168,18 @@ class _Costs:
 
     def levels(self, cuts: list[int]) -> Floats:
         return np.concatenate([np.full(b - a, self.level(a, b)) for a, b in edges(cuts, len(self.values))])
+
+
+@cache
+def _parts(n: int) -> tuple[NDArray[np.bool_], Ints, Ints, NDArray[np.bool_]]:
+    """Of n values the n heads and then the n - 1 tails: which values are in each, a row each; and where its two
+    middle ones lie once it is in order, a column each, and which places of that column it fills.
+    """
+    at = np.arange(n)
+    heads = at <= at[:, None]
+    of = np.concatenate((heads, ~heads[:-1]))
+    sizes, nth = of.sum(axis=1), np.arange(2 * n - 1)
+    return of, (sizes - 1) // 2 * nth.size + nth, sizes // 2 * nth.size + nth, at[:, None] < sizes
 
 
 def _prune(table: _Costs, cuts: list[int], threshold: float, floor: float, fixed: Sequence[int]) -> list[int]:

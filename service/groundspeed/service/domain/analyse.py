@@ -1,7 +1,7 @@
 """Steps of one stretch of a series, with their size and its standard error."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Demand:
 def analyse(z: Floats, demand: Demand) -> Analysis:
     """Find the steps of z (n ≥ 6 values)."""
     base = float(z[0])
-    z = np.round(z - base, DECIMALS)
+    z = (z - base).round(DECIMALS)
     steps = np.abs(z[1:] - z[:-1])
     ordered = np.sort(steps)
     noise = max(DIFFERENCE_TO_SD * float(ordered[ordered.size // 2]), ticks(ordered))
@@ -143,7 +143,8 @@ def _with_floor(demand: Demand, sd: float) -> Demand:
     """A series quieter than the floor needs shows smaller steps too, down to LEARNT_FLOOR."""
     if not demand.learn_floor:
         return demand
-    return replace(demand, floor=min(demand.floor, max(LEARNT_FLOOR, LEARNT_FACTOR * sd)), learn_floor=False)
+    floor = min(demand.floor, max(LEARNT_FLOOR, LEARNT_FACTOR * sd))
+    return Demand(demand.threshold, floor, lock=demand.lock, fixed=demand.fixed)
 
 
 def _unevenness(steps: Floats, sd: float) -> Floats | None:
@@ -175,7 +176,7 @@ def _without_drift(
     for _ in range(4):
         window = Window(clipped - slope * time, plain.sd, plain.local, demand.lock, demand.fixed)
         cuts = segment(window, demand.threshold, demand.floor, window.sd)
-        plain.sds = window.sds
+        plain.learn(window.sds)
         better, strength = plain.slope(cuts)
         if abs(better - slope) * clipped.size < 0.5 * window.sd:
             break

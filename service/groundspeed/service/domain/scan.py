@@ -28,9 +28,11 @@ def scan(window: Window, threshold: float) -> list[int]:
             best = int(view.argmax())
             if view[best] < bar:
                 break
-            cuts.append(best + h)
-            for wider in range(k, len(views)):
-                _set_aside(views[wider], best + h, window.scales[wider])
+            cut = best + h
+            cuts.append(cut)
+            for wider, reach in zip(views[k:], window.scales[k:], strict=True):
+                # Those whose points contain the cut strictly inside.
+                wider[max(0, cut - 2 * reach + 1) : cut] = 0.0
     return sorted(cuts)
 
 
@@ -56,17 +58,14 @@ def _measure_noise(window: Window, views: list[Floats]) -> None:
     """
     floor, limit = window.sd, window.size // 25 if window.size >= SHORTEST else 0
     limit = max(limit, window.scales[0]) if limit else 0
-    for k, h in enumerate(window.scales):
-        if h <= limit and views[k].size >= 2 * MIN_SEGMENT:
-            keep = max(int(views[k].size * CALM_SHARE), 1)
-            calm = np.partition(views[k], keep - 1)[:keep]
+    sds = []
+    for view, h in zip(views, window.scales, strict=True):
+        if h <= limit and view.size >= 2 * MIN_SEGMENT:
+            keep = max(int(view.size * CALM_SHARE), 1)
+            calm = np.partition(view, keep - 1)[:keep]
             floor = max(floor, math.sqrt(float(calm @ calm) / keep) / CALM_RMS)
-        window.sds[k] = floor
-
-
-def _set_aside(view: Floats, cut: int, h: int) -> None:
-    """Zero the entries whose 2h points contain the cut strictly inside."""
-    view[max(0, cut - 2 * h + 1) : max(0, cut)] = 0.0
+        sds.append(floor)
+    window.learn(sds)
 
 
 def fill(window: Window, cuts: list[int], threshold: float) -> list[int]:

@@ -5,6 +5,7 @@ positive), so that differences are relative changes.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -50,16 +51,25 @@ class Window:
     moment: Floats = field(init=False)
     scales: list[int] = field(init=False)
     sds: list[float] = field(init=False)
+    _views: list[tuple[int, float, float]] = field(init=False)
+    """Each scale, its noise, and the spread of the difference of two means over as many points."""
+    _strengths: dict[tuple[int, int, int], float] = field(init=False)
 
     def __post_init__(self) -> None:
         n = self.y.size
         self.total = np.zeros(n + 1)
-        np.cumsum(self.y, out=self.total[1:])
+        self.y.cumsum(out=self.total[1:])
         self.sums = self.total.tolist()
         self.moment = np.zeros(n + 1)
-        np.cumsum(self.y * counting(n), out=self.moment[1:])
+        (self.y * counting(n)).cumsum(out=self.moment[1:])
         self.scales = [h for h in SCALES if 2 * h <= n] or [SCALES[0]]
-        self.sds = [self.sd] * len(self.scales)
+        self.learn([self.sd] * len(self.scales))
+
+    def learn(self, sds: list[float]) -> None:
+        """Take these for the noise at each scale."""
+        self.sds = sds
+        self._views = [(h, sd, sd * _SPREAD[h]) for h, sd in zip(self.scales, sds, strict=True)]
+        self._strengths = {}
 
     @property
     def size(self) -> int:
@@ -70,14 +80,24 @@ class Window:
 
         The largest over the scales: a step in a series that wanders shows best close by, any other over all points.
         """
+        known = self._strengths.get((a, p, b))
+        if known is None:
+            known = self._strengths[a, p, b] = self._strength(a, p, b)
+        return known
+
+    def _strength(self, a: int, p: int, b: int) -> float:
         total, left, right = self.sums, p - a, b - p
+        least, most = (left, right) if left < right else (right, left)
         here, best = total[p], 0.0
-        for h, sd in zip(self.scales, self.sds, strict=True):
-            le, ri = min(h, left), min(h, right)
-            size = abs((total[p + ri] - here) / ri - (here - total[p - le]) / le)
-            size /= sd * (_SPREAD[h] if le == ri == h else math.sqrt(1.0 / le + 1.0 / ri))
+        for h, sd, spread in self._views:
+            if h <= least:
+                size = abs((total[p + h] - here) / h - (here - total[p - h]) / h) / spread
+            else:
+                le, ri = (left, min(h, right)) if left < right else (min(h, left), right)
+                size = abs((total[p + ri] - here) / ri - (here - total[p - le]) / le)
+                size /= sd * math.sqrt(1.0 / le + 1.0 / ri)
             best = max(best, size)
-            if h >= left and h >= right:
+            if h >= most:
                 break
         else:
             gap = (total[p + right] - here) / right - (here - total[p - left]) / left
@@ -90,7 +110,7 @@ class Window:
 
     def noise_of_mean(self, p: int, points: int) -> float:
         """Standard error of the mean of ``points`` values next to the cut p."""
-        sd = next((s for h, s in zip(self.scales, self.sds, strict=True) if h >= points), self.sds[-1])
+        sd = self.sds[min(bisect_left(self.scales, points), len(self.sds) - 1)]
         return sd * (1.0 if self.local is None else float(self.local[p])) / math.sqrt(points)
 
     def is_ramp(self, a: int, p: int, b: int) -> bool:

@@ -28,24 +28,24 @@ def end_steps(z: Floats, found: Analysis) -> list[Step]:
     last = found.steps[-1].at if found.steps else 0
     near = max(found.sd, 1e-12) if found.modes is None else found.wander
     for k in (TAIL, 1):
-        calm = z[max(last, z.size - k - NEAR) : z.size - k]
+        at = z.size - k
+        calm = z[max(last, at - NEAR) : at]
         if calm.size < 3 or not beyond_chance(k, found.outliers, z.size):
             continue
         level = median(calm) + found.slope * 0.5 * (calm.size + k)
-        away = z[z.size - k :] - level
-        delta = float(away.sum()) / k
-        alone = float(np.min(np.sign(delta) * away))
-        if abs(delta) < found.floor or alone < max(3.0 * near, 0.5 * abs(delta)):
+        away = [value - level for value in z[at:].tolist()]
+        delta = sum(away) / k
+        size = abs(delta)
+        alone = min(away) if delta > 0.0 else -max(away)
+        if size < found.floor or alone < max(3.0 * near, 0.5 * size):
             continue
-        if found.modes is None and np.sign(delta) * (float(z[z.size - k]) - median(calm[-BESIDE:])) < ABRUPT * abs(
-            delta
-        ):
+        beside = median(calm[-BESIDE:])
+        if found.modes is None and math.copysign(1.0, delta) * (float(z[at]) - beside) < ABRUPT * size:
             continue
         sd = near if found.modes else _roaming(z, near)
         error = sd * math.sqrt(1.0 / k + 1.25 / calm.size)
-        if alone >= 3.0 * sd and abs(delta) > TAIL_THRESHOLD * (1.0 + 3.0 / calm.size) * error:
-            at = z.size - k
-            return [Step(at, abs(delta) / error, delta, error, level, level + delta, calm.size, k)]
+        if alone >= 3.0 * sd and size > TAIL_THRESHOLD * (1.0 + 3.0 / calm.size) * error:
+            return [Step(at, size / error, delta, error, level, level + delta, calm.size, k)]
     return []
 
 

@@ -1,8 +1,10 @@
 """Probabilities and quantiles of the normal and Student's distribution.
 
 scipy is loaded when one is first asked for: that takes as long as loading the database's part, and who only stores what
-others have found asks for none.
+others have found asks for none. Quantiles are asked for again and again: of the same threshold, of so many points.
 """
+
+from functools import lru_cache
 
 
 def normal(z: float) -> float:
@@ -12,6 +14,7 @@ def normal(z: float) -> float:
     return float(special.ndtr(z))
 
 
+@lru_cache(1024)
 def normal_quantile(p: float) -> float:
     """The standard normal value that others lie below with probability p."""
     from scipy import special
@@ -26,6 +29,7 @@ def student(df: float, t: float) -> float:
     return float(special.stdtr(df, t))
 
 
+@lru_cache(4096)
 def student_quantile(df: float, p: float) -> float:
     """The value that others lie below with probability p, with df degrees of freedom."""
     from scipy import special

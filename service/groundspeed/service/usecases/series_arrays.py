@@ -109,26 +109,26 @@ def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     # On PostgreSQL results can be read of a commit that came after the frame: their mark waits for the next look.
     x = frame.places[np.minimum(revision, frame.places.size - 1)]
     order = np.lexsort((run, x))
-    x = x[order]
+    x = x.take(order)
     if x.size and x[0] < 0:  # those that are not on the branch
         away = int(np.searchsorted(x, 0))
         order, x = order[away:], x[away:]
     if not x.size:
         return Columns.of((), ())
-    y, spread = value[order], spread[order]
-    names, env = _numbered(environment[order])
-    if not np.isfinite(y).all() or _several(x, env):
-        return None
+    y, spread = value.take(order), spread.take(order)
+    names, env = _numbered(environment, order)
     size = np.abs(y)
+    if not size.max() < np.inf or _several(x, env):
+        return None
     within = spread / size if size.min() > 0.0 else np.divide(spread, size, out=np.zeros_like(y), where=size > 0.0)
     return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
 
 
-def _numbered(environment: Ints) -> tuple[tuple[str, ...], Ints]:
-    """Names of the environments, and their numbers, which they have as they come."""
+def _numbered(environment: Ints, order: Ints) -> tuple[tuple[str, ...], Ints]:
+    """Names of the environments, and their numbers, which they have as they come in that order."""
     if (environment == environment[0]).all():
-        return (str(int(environment[0])),), np.zeros(environment.size, np.int64)
-    known, first, codes = np.unique(environment, return_index=True, return_inverse=True)
+        return (str(int(environment[0])),), np.zeros(order.size, np.int64)
+    known, first, codes = np.unique(environment[order], return_index=True, return_inverse=True)
     arrived = np.argsort(first)
     return tuple(map(str, known[arrived].tolist())), np.argsort(arrived)[codes]
 

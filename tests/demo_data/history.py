@@ -142,5 +142,5 @@ class History(Machines):
         return {
             "run_id": run, "series_id": id_, "revision_id": self.rev_ids[c], "environment_id": self._env_at(m, c), "value": value,
             "spread": value * metric.noise * 0.67, "count": self.shape.samples, "state": "degraded" if c % 31 == 17 else "valid",
-            "samples": samples, "created_at": self.times[c],
+            "samples": samples,
         }  # fmt: skip

@@ -43,10 +43,14 @@ def test_ignoring_ends_with_a_commit_or_another_environment(world: World) -> Non
     assert ignoring.wake(world.db, LATER) == 0  # the same one
     other = world.add(t.Environment(fingerprint="f" * 64, label="driver 600"))
     with world.db.transaction() as session:
-        newest = world.all(t.Result)[-1].id
-        values = {"environment_id": other, "created_at": LATER + timedelta(minutes=1)}
-        session.execute(update(t.Result).where(col(t.Result.id) == newest).values(values))
+        newest = world.all(t.Result)[-1]
+        session.execute(update(t.Result).where(col(t.Result.id) == newest.id).values(environment_id=other))
+        came = LATER + timedelta(minutes=1)
+        session.execute(update(t.Run).where(col(t.Run.id) == newest.run_id).values(created_at=came))
     assert ignoring.wake(world.db, LATER) == 1
+    for named, woken in (("driver 700", 0), ("driver 600", 1)):
+        regressions.edit(world.db, 1, {"ignore_until": f"environment {named}"}, LATER, actor="ada")
+        assert ignoring.wake(world.db, LATER) == woken, named
     for wrong in ("tomorrow", "2001-01-01", "commit x", "abc"):
         with pytest.raises(Invalid):
             regressions.edit(world.db, 1, {"ignore_until": wrong}, LATER, actor="ada")

@@ -7,10 +7,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from fastapi import FastAPI, Response
-from sqlalchemy import Column, DateTime, Float, Integer, LargeBinary, MetaData, String, Table, insert, text
+from sqlalchemy import Column, Float, Integer, LargeBinary, MetaData, String, Table, insert, text
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.samples import pack
@@ -29,7 +28,6 @@ TABLE = Table(
     Column("count", Integer),
     Column("state", String),
     Column("samples", LargeBinary),
-    Column("created_at", DateTime(timezone=True)),
 )
 
 
@@ -63,12 +61,11 @@ def _points(db: Database) -> Callable[[int], Response]:
 
 def _route(db: Database) -> Callable[[RunBatch], Ack]:
     def runs(message: RunBatch) -> Ack:
-        now = datetime.now(UTC)
         rows = [
             {
                 "run_id": run.key.replicate, "series_id": 1, "revision_id": 1, "environment_id": 1,
                 "value": samples.values[0], "spread": 0.0, "count": len(samples.values), "state": "valid",
-                "samples": pack(samples.values), "created_at": now,
+                "samples": pack(samples.values),
             }
             for run in message.runs
             for samples in run.samples

@@ -128,10 +128,9 @@ _PROJECT = (
         f"FROM numbers c, numbers k WHERE {_C} AND {_K}"
     ),
     (
-        "INSERT INTO result (id, run_id, series_id, revision_id, environment_id, value, spread, count, state, samples, "
-        "created_at) "
+        "INSERT INTO result (id, run_id, series_id, revision_id, environment_id, value, spread, count, state, samples) "
         f"SELECT {_RUN} * {METRICS} + m.i, {_RUN}, {_SERIES}, {_JOB}, 1, "
         "1.0 + 0.001 * ((c.i * 7 + k.i * 13 + m.i) % 11) + CASE WHEN c.i >= 120 AND k.i < 3 THEN 0.2 ELSE 0 END, 0.002, 20, "
-        f"'valid', :blob, :now FROM numbers c, numbers k, numbers m WHERE {_C} AND {_K} AND {_M}"
+        f"'valid', :blob FROM numbers c, numbers k, numbers m WHERE {_C} AND {_K} AND {_M}"
     ),
 )

@@ -102,7 +102,7 @@ def _fill(db: Database) -> int:
         session.execute(insert(t.Result), [
             {"run_id": run, "series_id": series, "revision_id": revision, "environment_id": environment,
              "value": 1.0 + 0.001 * (i * 7 % 11) + (0.1 if i >= POINTS // 2 else 0.0), "spread": 0.002, "count": 20,
-             "samples": blob, "created_at": NOW}
+             "samples": blob}
             for i, (run, revision) in enumerate(zip(runs, revisions, strict=True))
         ])  # fmt: skip
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

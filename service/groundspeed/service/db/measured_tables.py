@@ -87,7 +87,7 @@ class Run(SQLModel, table=True):
     )
     id: int | None = big_id()
     job_id: int = Field(foreign_key="job.id")
-    attempt_id: str = Field(foreign_key="attempt.id", index=True)
+    attempt_id: str = Field(foreign_key="attempt.id")
     side: int
     benchmark_key: str = Field(max_length=200)
     replicate: int
@@ -116,7 +116,7 @@ FAILED = core(Run).c.outcome != literal_column("'ok'")
 
 
 class Result(SQLModel, table=True):
-    """Samples of one series from one run.
+    """Samples of one series from one run, which says when they came.
 
     On PostgreSQL the table is partitioned by a hash of the series, so that a series' rows lie together. The index
     holds all that a chart or detection reads: the row itself, with its samples, is for the page of a run. Figures and
@@ -141,7 +141,6 @@ class Result(SQLModel, table=True):
     state: str = "valid"  # valid, degraded, rejected
     samples: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """zlib of float64 little-endian values followed by one state byte each; thinned by retention."""
-    created_at: datetime = time_column()
 
 
 class Artefact(SQLModel, table=True):

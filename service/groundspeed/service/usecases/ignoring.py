@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import ChangePoint, Environment, Regression, Result, Revision
+from groundspeed.service.db.tables import ChangePoint, Environment, Regression, Result, Revision, Run
 from groundspeed.service.errors import Invalid
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.notifications import hints
@@ -80,11 +80,12 @@ def _come(session: Session, row: Regression, since: datetime, now: datetime) -> 
             at is not None and session.scalar(there.where(results, col(Revision.position) >= at).limit(1)) is not None
         )
     if kind == "environment":
-        before = select(col(Result.environment_id)).where(results, col(Result.created_at) <= since)
-        new = select(col(Environment.id)).where(
-            col(Environment.id).in_(select(col(Result.environment_id)).where(results, col(Result.created_at) > since))
-        )
+        in_it = select(col(Run.id)).join(Result, col(Result.run_id) == col(Run.id))
+        in_it = in_it.where(results, col(Result.environment_id) == col(Environment.id))
+        before, after = in_it.where(col(Run.created_at) <= since), in_it.where(col(Run.created_at) > since)
         named = (col(Environment.label) == rest) | col(Environment.fingerprint).startswith(rest)
-        new = new.where(named) if rest else new.where(col(Environment.id).not_in(before))
+        new = select(col(Environment.id))
+        new = new.where(col(Environment.id).in_(select(col(Result.environment_id)).where(results)))
+        new = new.where(named, after.exists()) if rest else new.where(~before.exists())
         return session.scalar(new.limit(1)) is not None
     return now >= datetime.combine(date.fromisoformat(row.ignore_until), datetime.min.time(), UTC)

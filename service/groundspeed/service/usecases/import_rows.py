@@ -331,14 +331,13 @@ class Writer:
         bulk_insert(session, Attempt, _ATTEMPT_COLUMNS, self.places.attempts)
         bulk_insert_columns(session, Run, _GRID_RUN_COLUMNS, self._grid_runs, rest | fine)
         bulk_insert(session, Run, _RUN_COLUMNS, self._runs, rest)
-        now: dict[str, str | int | None] = {"created_at": self._now}
         valid: dict[str, str | int | None] = {"state": "valid", "samples": None}
         if ordered:
             grids = chain.from_iterable(zip(*block, strict=True) for block in self._grid_results)
-            bulk_insert(session, Result, _GRID_RESULT_COLUMNS, sorted(grids, key=itemgetter(1)), now | valid)
+            bulk_insert(session, Result, _GRID_RESULT_COLUMNS, sorted(grids, key=itemgetter(1)), valid)
         else:
-            bulk_insert_columns(session, Result, _GRID_RESULT_COLUMNS, self._grid_results, now | valid)
-        bulk_insert(session, Result, _RESULT_COLUMNS, self._results, now)
+            bulk_insert_columns(session, Result, _GRID_RESULT_COLUMNS, self._grid_results, valid)
+        bulk_insert(session, Result, _RESULT_COLUMNS, self._results)
         if self.kept is not None:
             self.kept.add(self._grid_results, self._results)
         mine = (self._grid_runs, self._runs, self._grid_results, self._results)

@@ -196,7 +196,7 @@ def _keep(
         with pipelined(connection):
             ids = _insert_runs(connection, lease, fitting, now)
             new = [(ids[c.key], c, place) for c, place in fitting if c.key in ids]
-            _insert_results(connection, lease, new, now)
+            _insert_results(connection, lease, new)
             _insert_artefacts(connection, lease, new, now)
             _tell_detection(session, connection, lease, new, now)
     places.remember()
@@ -210,7 +210,6 @@ _RUN = (
 )  # fmt: skip
 _RESULT = (
     "run_id", "series_id", "revision_id", "environment_id", "value", "spread", "count", "state", "samples",
-    "created_at",
 )  # fmt: skip
 _ARTEFACT = (
     "attempt_id", "run_id", "kind", "name", "sha256", "size_bytes", "media_type", "stored", "created_at",
@@ -275,9 +274,7 @@ def _conditions(state: str, run: RunReport, now: datetime) -> tuple[dict[str, An
     return summary, packed
 
 
-def _insert_results(
-    connection: Connection, lease: Lease, new: Sequence[tuple[int, Checked, Place]], now: datetime
-) -> None:
+def _insert_results(connection: Connection, lease: Lease, new: Sequence[tuple[int, Checked, Place]]) -> None:
     rows = [
         (
             run_id,
@@ -289,7 +286,6 @@ def _insert_results(
             summary.count,
             summary.state,
             summary.packed,
-            now,
         )
         for run_id, checked, place in new
         for series_id, summary in zip(place.series_ids, checked.summaries, strict=True)

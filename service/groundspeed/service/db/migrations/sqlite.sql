@@ -322,7 +322,6 @@ CREATE TABLE run (
 	CONSTRAINT fk_run_revision_id_revision FOREIGN KEY(revision_id) REFERENCES revision (id), 
 	CONSTRAINT uq_run_job_id_side_benchmark_key_replicate UNIQUE (job_id, side, benchmark_key, replicate)
 );
-CREATE INDEX ix_run_attempt_id ON run (attempt_id);
 CREATE INDEX ix_run_benchmark_id ON run (benchmark_id);
 CREATE INDEX ix_run_created_at ON run (created_at);
 CREATE INDEX ix_run_failed ON run (benchmark_id, hardware_id) WHERE outcome != 'ok';
@@ -466,7 +465,6 @@ CREATE TABLE "result" (
 	count INTEGER NOT NULL, 
 	state VARCHAR NOT NULL, 
 	samples BLOB, 
-	created_at DATETIME NOT NULL, 
 	CONSTRAINT pk_result PRIMARY KEY (id), 
 	CONSTRAINT fk_result_run_id_run FOREIGN KEY(run_id) REFERENCES run (id), 
 	CONSTRAINT fk_result_series_id_series FOREIGN KEY(series_id) REFERENCES series (id), 
@@ -743,4 +741,4 @@ CREATE TABLE "series" (
 );
 CREATE INDEX ix_series_benchmark_id ON series (benchmark_id);
 CREATE INDEX ix_series_project_id ON series (project_id);
-INSERT INTO alembic_version (version_num) VALUES ('0018');
+INSERT INTO alembic_version (version_num) VALUES ('0019');

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import JSON, Connection
@@ -207,4 +207,10 @@ def _tail(new_only: bool, returning: tuple[str, ...]) -> str:
 
 def _stamp(value: datetime) -> str:
     """As SQLAlchemy writes times to SQLite."""
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return _of_utc(value if value.tzinfo is UTC else value.astimezone(UTC))
+
+
+@lru_cache(1024)
+def _of_utc(value: datetime) -> str:
+    """Many rows are of one moment."""
+    return value.replace(tzinfo=None).isoformat(" ", "microseconds")

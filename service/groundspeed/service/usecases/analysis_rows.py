@@ -82,6 +82,10 @@ def changes(loaded: LoadedSeries, found: Sequence[domain.ChangePoint], before: S
     keeps its identity.
     """
     rows, places = before.rows, before.positions
+    level = found[-1].level_after if found else math.nan
+    writer = _Writer(loaded, before.commits, level, now, before.told)
+    if not rows:
+        return Changes([], [writer.make(one, i) for i, one in enumerate(found)], [])
     active = [row for row in rows if row.state != "withdrawn"]
     first = match([_known(row, places) for row in active], found)
     withdrawn = [row for row in rows if row.state == "withdrawn"]
@@ -90,8 +94,6 @@ def changes(loaded: LoadedSeries, found: Sequence[domain.ChangePoint], before: S
     by_id = {row.id: row for row in rows}
     pairs = [(by_id[key], i) for key, i in first.same]
     pairs += [(by_id[key], first.new[i]) for key, i in second.same]
-    level = found[-1].level_after if found else math.nan
-    writer = _Writer(loaded, before.commits, level, now, before.told)
     changed = [row for row, i in pairs if writer.update(row, found[i], i)]
     new = [writer.make(found[first.new[i]], first.new[i]) for i in second.new]
     gone = [by_id[key] for key in first.gone]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from sqlalchemy import select
 from sqlmodel import col
 
@@ -34,8 +35,12 @@ class Remembered(Causes):
     told: bool = False
     """There is something that people may want to know."""
     _held: bool = False
-    _ranges: dict[str, dict[int, tuple[int, int, Span]]] = field(default_factory=dict)
-    """By kind: where regressions lie, and the same as two numbers: all of them are gone through for each change."""
+    _ranges: dict[str, dict[int, Span]] = field(default_factory=dict)
+    """By kind: where regressions lie."""
+    _there: dict[tuple[str, Span], set[int]] = field(default_factory=dict)
+    """The same the other way round."""
+    _spans: dict[tuple[int, int], Span] = field(default_factory=dict)
+    """By commits before and after."""
     _rows: dict[int, dict[int, Member]] = field(default_factory=dict)
     _pictures: dict[int, Picture] = field(default_factory=dict)
     _cases: dict[int, Case] = field(default_factory=dict)
@@ -73,8 +78,8 @@ class Remembered(Causes):
         rows, ids = list(rows), set[int]()
         if rows:
             self.hold(self.project_id)
-        for kind, span in {*zip((row.kind for row in rows), self.spans(rows), strict=True)}:
-            ids |= {id_ for _, id_ in self.candidates(self.project_id, kind, span)}
+        for kind in {row.kind for row in rows}:
+            ids |= self._near(kind, {*self.spans(row for row in rows if row.kind == kind)})
         ids |= {row.regression_id for row in rows if row.regression_id is not None}
         wanted = sorted(ids)
         if not wanted:
@@ -88,10 +93,23 @@ class Remembered(Causes):
         """Note where a regression lies; with commits that have left the branch it lies nowhere."""
         x0, x1 = self.positions.get(before or 0), self.positions.get(after or 0)
         ranges = self._ranges.setdefault(kind, {})
-        if x0 is None or x1 is None:
-            ranges.pop(regression_id, None)
-        else:
-            ranges[regression_id] = x0, x1, Span(x0, x1)
+        was = ranges.pop(regression_id, None)
+        if was is not None:
+            self._there[kind, was].discard(regression_id)
+        if x0 is not None and x1 is not None:
+            ranges[regression_id] = now = Span(x0, x1)
+            self._there.setdefault((kind, now), set()).add(regression_id)
+
+    def _near(self, kind: str, spans: Collection[Span]) -> set[int]:
+        """Regressions that may overlap one of these."""
+        wide = np.array([(span.before, span.after) for span in spans if span.before < span.after], np.int64)
+        ranges = self._ranges.get(kind, {})
+        found = {id_ for span in spans for id_ in self._there.get((kind, span), ())}
+        if not wide.size or not ranges:
+            return found
+        x = np.array([(there.before, there.after) for there in ranges.values()], np.int64)
+        near: list[bool] = np.any((x[:, :1] < wide[:, 1]) & (x[:, 1:] > wide[:, 0]), axis=1).tolist()
+        return found | {id_ for id_, one in zip(ranges, near, strict=True) if one}
 
     def settle(self) -> None:
         pass
@@ -135,14 +153,21 @@ class Remembered(Causes):
         return {row.environment_to_id for row in self._all(regression_id).values()}
 
     def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:  # noqa: ARG002 - all are of one project
+        same = self._there.get((kind, span))
+        if same or span.before == span.after:
+            return [(span, id_) for id_ in same or ()]
         before, after = span.before, span.after
         ranges = self._ranges.get(kind, {}).items()
-        if before == after:
-            return [(there, id_) for id_, (_, _, there) in ranges if there == span]
-        return [(there, id_) for id_, (x0, x1, there) in ranges if x0 < after and x1 > before]
+        return [(there, id_) for id_, there in ranges if there.before < after and there.after > before]
 
-    def _positions(self, ids: set[int]) -> Mapping[int, int]:  # noqa: ARG002 - all are known
-        return self.positions
+    def spans(self, rows: Iterable[Member]) -> list[Span]:
+        return [
+            self._spans.get(ends) or self._spans.setdefault(ends, self._span(*ends))
+            for ends in ((row.before_revision_id, row.after_revision_id) for row in rows)
+        ]
+
+    def _span(self, before: int, after: int) -> Span:
+        return Span(self.positions.get(before, -before), self.positions.get(after, -after))
 
     def names(self, series_id: int) -> tuple[str, str, str]:
         if series_id not in self._names:

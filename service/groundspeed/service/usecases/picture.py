@@ -33,11 +33,15 @@ class Picture:
     """
 
     strongest: Member
+    start: Span
+    """Where the strongest lies."""
     span: Span
     lowest: Member
     """Whose commit before is the range's."""
     highest: Member
     worst: Member
+    most: float
+    """The size of the worst."""
     last: int = 0
     count: int = 0
     confirmed: bool = False
@@ -51,15 +55,19 @@ class Picture:
         if not members:
             return None
         row, span = max(members, key=lambda one: _strength(one[0]))
-        picture = cls(row, span, row, row, row)
+        picture = cls(row, span, span, row, row, row, _size(row))
         for one, there in members:
             picture._see(one, there)
         return picture
 
     def add(self, row: Member, span: Span) -> bool:
         """With one more member; false when that makes another picture, which has to be drawn anew."""
-        if (row.id or 0) <= self.last or _strength(row) > _strength(self.strongest):
+        if (row.id or 0) <= self.last:
             return False
+        if _strength(row) > _strength(self.strongest):
+            if span != self.start:
+                return False
+            self.strongest = row  # what was seen from where it lies stays as it is
         self._see(row, span)
         return True
 
@@ -69,16 +77,15 @@ class Picture:
         self.confirmed = self.confirmed or row.state == "confirmed"
         self.recovered = self.recovered and bool(row.detail.get("recovered"))
         self.causes.add(row.cause)
-        size, most = _size(row), _size(self.worst)
-        if size > most or (size == most and self.last < (self.worst.id or 0)):
-            self.worst = row
-        if not span.overlaps(self.span):
+        size = _size(row)
+        if size > self.most or (size == self.most and self.last < (self.worst.id or 0)):
+            self.worst, self.most = row, size
+        if span is self.span or not span.overlaps(self.span):
             return
         if span.before > self.span.before:
-            self.lowest = row
+            self.lowest, self.span = row, Span(span.before, self.span.after)
         if span.after < self.span.after:
-            self.highest = row
-        self.span = Span(max(self.span.before, span.before), min(self.span.after, span.after))
+            self.highest, self.span = row, Span(self.span.before, span.after)
 
 
 @dataclass(frozen=True, slots=True)

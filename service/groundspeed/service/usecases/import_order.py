@@ -27,8 +27,8 @@ FORMAT = "%H%x09%P%x09%at%x09%ct%x09%D%x09%an%x09%s"
 
 @dataclass(slots=True)
 class GraphCommit:
-    """A line of a graph, in its cells: a repository has many commits, and few of them are asked about. (Not frozen: that
-    makes each of them take twice as long.)
+    """A line of a graph, in its cells: a repository has many commits, and few of them are asked about. Not frozen, for
+    that makes each of them take twice as long.
     """
 
     cells: Sequence[str]

@@ -70,15 +70,13 @@ def _analyse_list(
     """Series of one project: those with a state that their news continue one by one, all others together."""
     with db.transaction() as session:
         taken = analyse_many.take(session, series_ids, only_marked=only_marked)
-        whole = []
-        for series in taken.series:
-            marked = taken.marked.get(series.id or 0, set())
-            if continues(series, marked):
-                _look(session, series, marked, now)
-            else:
-                whole.append(series)
+        news = {one.id: taken.marked.get(one.id, set()) for one in taken.lines}
+        going_on = [one.id for one in taken.lines if continues(one.has_state, news[one.id])]
+        for series in analyse_many.in_full(session, going_on):
+            _look(session, series, news[series.id or 0], now)
+        whole = [one for one in taken.lines if one.id not in set(going_on)]
         analyse_many.analyse(session, whole, now, taken, looked)
-        return len(taken.series)
+        return len(taken.lines)
 
 
 def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bool) -> bool:
@@ -96,7 +94,7 @@ def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bo
 
 def _look(session: Session, series: Series, marked: set[int | None], now: datetime) -> None:
     loaded, detection = _detect(session, series, marked)
-    for name, value in ledger(loaded, detection, detection.state.to_bytes(), now).items():
+    for name, value in ledger(loaded.data.min_effect, detection, detection.state.to_bytes(), now).items():
         setattr(series, name, value)
     session.add(series)
     found = detection.change_points
@@ -112,7 +110,7 @@ def _look(session: Session, series: Series, marked: set[int | None], now: dateti
 
 def _detect(session: Session, series: Series, marked: set[int | None]) -> tuple[LoadedSeries, Detection]:
     """From what is known and the commits with new results, when that is enough; else from all points."""
-    state = DetectorState.from_bytes(series.state) if series.state and continues(series, marked) else None
+    state = DetectorState.from_bytes(series.state) if series.state and continues(series.state, marked) else None
     if state is not None:
         loaded = load_series(session, series.id or 0, [one for one in marked if one is not None])
         if loaded.data.min_effect == series.threshold:

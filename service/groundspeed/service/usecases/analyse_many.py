@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select
 from sqlmodel import Session, col
@@ -18,13 +19,13 @@ from groundspeed.service.db.bulk import update_rows
 from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Series, SeriesMark, Verdict
-from groundspeed.service.domain.detect import Detection
+from groundspeed.service.domain.series import MIN_EFFECT
 from groundspeed.service.usecases import foretold, grouping, steps
 from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
 from groundspeed.service.usecases.causes_many import Remembered
 from groundspeed.service.usecases.detecting import Answer, Looked, Mark, detections
 from groundspeed.service.usecases.locking import held
-from groundspeed.service.usecases.series import LoadedSeries, series_data
+from groundspeed.service.usecases.series import kind_of, threshold
 from groundspeed.service.usecases.series_arrays import Frame
 from groundspeed.service.usecases.steps import Member
 
@@ -36,11 +37,32 @@ _MARKS = delete(core(SeriesMark)).where(one_of(_mark.series_id, among("ids")))
 _TAKEN = _MARKS.returning(_mark.id, _mark.created_at, _mark.series_id, _mark.revision_id)
 
 
+class Line(NamedTuple):
+    """What is asked of a series, under the names of its columns."""
+
+    id: int
+    project_id: int
+    benchmark_id: int
+    metric: str
+    kind: str
+    gate: bool
+    last_result_at: datetime | None
+    has_state: bool
+
+
+_series = core(Series).c
+_LINES = held(
+    select(*(_series[name] for name in Line._fields[:-1]), _series.state.is_not(None))
+    .where(one_of(_series.id, among("ids")))
+    .order_by(_series.id)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """Series that are looked at in this transaction, in their order, with the commits that have news."""
 
-    series: tuple[Series, ...]
+    lines: tuple[Line, ...]
     marked: Mapping[int, set[int | None]]
     marks: Mapping[int, frozenset[Mark]]
     """The marks that told so."""
@@ -57,8 +79,8 @@ def by_project(session: Session, series_ids: Sequence[int]) -> list[list[int]]:
 
 def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> Taken:
     """Hold these series of one project and take their marks away."""
-    query = held(select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
-    found = {series.id: series for series in session.scalars(query, {"ids": list(series_ids)})}
+    rows = session.connection().execute(_LINES, {"ids": list(series_ids)}).all()
+    found = {row[0]: Line._make(row) for row in rows}
     marked, ids = dict[int, set[int | None]](), dict[int, set[Mark]]()
     # First the marks, then the results: a mark that is seen here has its results committed.
     for mark, made, series_id, revision in session.connection().execute(_TAKEN, {"ids": list(series_ids)}).all():
@@ -68,8 +90,17 @@ def take(session: Session, series_ids: Sequence[int], *, only_marked: bool) -> T
     return Taken(tuple(wanted), marked, {one: frozenset(some) for one, some in ids.items()})
 
 
+def in_full(session: Session, ids: Sequence[int]) -> list[Series]:
+    """The same series with all that is stored of them, in this order."""
+    if not ids:
+        return []
+    found = session.scalars(select(Series).where(one_of(col(Series.id), among("ids"))), {"ids": list(ids)})
+    by_id = {series.id: series for series in found}
+    return [by_id[one] for one in ids]
+
+
 def analyse(
-    session: Session, wanted: Sequence[Series], now: datetime, taken: Taken, looked: Mapping[int, Looked]
+    session: Session, wanted: Sequence[Line], now: datetime, taken: Taken, looked: Mapping[int, Looked]
 ) -> None:
     """Detect and store, for series of one project whose every point is to be looked at. ``looked``: what is known of
     some of them already.
@@ -78,28 +109,31 @@ def analyse(
         return
     project_id = wanted[0].project_id
     frame = Frame.of(session, project_id)
-    ids = [series.id or 0 for series in wanted]
+    ids = [line.id for line in wanted]
     seen = _detected(session, frame, wanted, taken, looked)
     known = steps.of_series(session, ids)
     judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
     announced = set(session.scalars(judged, {"ids": ids}))
     changed = []
-    for series, loaded, detection, _ in seen:
+    said: list[tuple[int, dict[str, Any]]] = []
+    for line, (detection, state) in zip(wanted, seen, strict=True):
         found = detection.change_points
-        told = foretold.announced(session, project_id, series.id or 0, found) if series.id in announced else {}
-        before = Stored(known.get(series.id or 0, ()), frame.positions, told, frame.commits)
-        changed.append(changes(loaded, found, before, now))
+        told = foretold.announced(session, project_id, line.id, found) if line.id in announced else {}
+        before = Stored(known.get(line.id, ()), frame.positions, told, frame.commits)
+        min_effect = threshold(frame.config, frame.suites[line.benchmark_id], line.metric, line.kind)
+        least = min_effect if min_effect is not None else MIN_EFFECT[kind_of(line.kind)]
+        changed.append(changes(line.id, least, found, before, now))
+        said.append((line.id, ledger(min_effect, detection, state, now)))
     session.flush()
-    said = [(series.id, ledger(loaded, detection, state, now)) for series, loaded, detection, state in seen]
     update_rows(session, Series, tuple(said[0][1]), [(id_, *values.values()) for id_, values in said])
     columns = [values for one in changed for values in one.new]
     made = steps.new(session, columns)
     waiting = iter(made)
     causes = Remembered(session, project_id, frame.positions)
     grouped: list[list[Member]] = []
-    for (series, *_), one in zip(seen, changed, strict=True):
+    for line, one in zip(wanted, changed, strict=True):
         rows: list[Member] = [*one.changed, *(next(waiting) for _ in one.new), *one.gone]
-        if series.gate:
+        if line.gate:
             grouped.append(rows)
     causes.expect([row for rows in grouped for row in rows], zip(made, columns, strict=True))
     with session.no_autoflush:  # rows that are there may have got regressions that wait to be written
@@ -108,24 +142,25 @@ def analyse(
             foretold.accept(causes, rows, now)
             foretold.reopen(causes, rows, now)
         causes.finish(now)
-    ours = (found for series, _, found, _ in seen if series.gate and series.benchmark_id not in frame.imported)
-    if any(change.provisional or change.unmeasured for found in ours for change in found.change_points):
+    ours = (
+        detection.change_points
+        for line, (detection, _) in zip(wanted, seen, strict=True)
+        if line.gate and line.benchmark_id not in frame.imported
+    )
+    if any(change.provisional or change.unmeasured for found in ours for change in found):
         ask_for_more(session, project_id)
 
 
 def _detected(
-    session: Session, frame: Frame, wanted: Sequence[Series], taken: Taken, looked: Mapping[int, Looked]
-) -> list[tuple[Series, LoadedSeries, Detection, bytes]]:
-    """Each series with what detection says of it, and the bytes of its state."""
+    session: Session, frame: Frame, wanted: Sequence[Line], taken: Taken, looked: Mapping[int, Looked]
+) -> list[Answer]:
+    """What detection says of each series."""
     known: dict[int, Answer] = {}
-    for series in wanted:
-        one, id_ = looked.get(series.id or 0), series.id or 0
-        now = taken.marks.get(id_, frozenset()), series.last_result_at, frame.order, frame.config
+    for line in wanted:
+        one = looked.get(line.id)
+        now = taken.marks.get(line.id, frozenset()), line.last_result_at, frame.order, frame.config
         if one is not None and (one.marks, one.last, one.order, one.config) == now:
-            known[id_] = one.answer
-    others = [series for series in wanted if series.id not in known]
+            known[line.id] = one.answer
+    others = in_full(session, [line.id for line in wanted if line.id not in known])
     known |= {series.id or 0: answer for series, answer in zip(others, detections(session, frame, others), strict=True)}
-    return [
-        (series, series_data(series, frame.suites[series.benchmark_id], frame.config, (), {}), *known[series.id or 0])
-        for series in wanted
-    ]
+    return [known[line.id] for line in wanted]

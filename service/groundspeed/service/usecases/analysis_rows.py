@@ -51,15 +51,17 @@ def stored(session: Session, loaded: LoadedSeries, found: Sequence[domain.Change
     return Stored(rows, _places(session, rows), told, _commits(session, series.project_id, found))
 
 
-def ledger(loaded: LoadedSeries, detection: Detection, state: bytes, now: datetime) -> dict[str, Any]:
-    """What a series' row says of its noise and class, by column; ``state`` is what detection goes on from."""
+def ledger(min_effect: float | None, detection: Detection, state: bytes, now: datetime) -> dict[str, Any]:
+    """What a series' row says of its noise and class, by column. ``min_effect`` is the threshold as configured, and
+    ``state`` what detection goes on from.
+    """
     noise = as_row(detection.noise)
     noise["drift"] = as_row(detection.drift) if detection.drift is not None else None
     noise["environment_effects"] = [as_row(effect) for effect in detection.environment_effects[-20:]]
     return {
         "noise": noise,
         "series_class": detection.series_class,
-        "threshold": loaded.data.min_effect,
+        "threshold": min_effect,
         "detector_version": DETECTOR_VERSION,
         "state": state,
         "last_result_at": now,
@@ -75,15 +77,17 @@ class Changes:
     gone: list[ChangePoint]
 
 
-def changes(loaded: LoadedSeries, found: Sequence[domain.ChangePoint], before: Stored, now: datetime) -> Changes:
-    """Bring the stored change points in line with what was found.
+def changes(
+    series_id: int, threshold: float, found: Sequence[domain.ChangePoint], before: Stored, now: datetime
+) -> Changes:
+    """Bring the stored change points of a series in line with what was found.
 
     One that detection sees again, even a commit away or after it was withdrawn, is the same row: what people know
     keeps its identity.
     """
     rows, places = before.rows, before.positions
     level = found[-1].level_after if found else math.nan
-    writer = _Writer(loaded, before.commits, level, now, before.told)
+    writer = _Writer(series_id, threshold, before.commits, level, now, before.told)
     if not rows:
         return Changes([], [writer.make(one, i) for i, one in enumerate(found)], [])
     active = [row for row in rows if row.state != "withdrawn"]
@@ -106,7 +110,7 @@ def store_changes(
     session: Session, loaded: LoadedSeries, found: Sequence[domain.ChangePoint], before: Stored, now: datetime
 ) -> list[ChangePoint]:
     """The same, with the rows made; returns those that are new or differ."""
-    seen = changes(loaded, found, before, now)
+    seen = changes(loaded.series.id or 0, loaded.data.threshold(), found, before, now)
     rows = [*seen.changed, *(ChangePoint(**values) for values in seen.new), *seen.gone]
     session.add_all(rows)
     session.flush()
@@ -143,7 +147,8 @@ class _Writer:
     ``told``, by their index: what a gate has announced.
     """
 
-    loaded: LoadedSeries
+    series_id: int
+    threshold: float
     commits: Mapping[int, int]
     level: float
     now: datetime
@@ -152,7 +157,7 @@ class _Writer:
     def make(self, new: domain.ChangePoint, index: int) -> dict[str, Any]:
         """The columns of a new row."""
         stamps = {"created_at": self.now, "updated_at": self.now}
-        return {"series_id": self.loaded.series.id or 0, **self._values(new, index), **stamps}
+        return {"series_id": self.series_id, **self._values(new, index), **stamps}
 
     def update(self, old: ChangePoint, new: domain.ChangePoint, index: int) -> bool:
         """Bring a row up to date; returns whether anything about it changed."""
@@ -180,7 +185,7 @@ class _Writer:
             return False
         left = math.log(self.level / before)
         worse = left if after > before else -left
-        return worse <= math.log1p(self.loaded.data.threshold())
+        return worse <= math.log1p(self.threshold)
 
 
 def _values(change: domain.ChangePoint, commits: Mapping[int, int], *, recovered: bool) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class Remembered(Causes):
             self._range(id_ or 0, kind, before, after)
 
     def expect(self, rows: Iterable[Member], new: Iterable[tuple[Step, Mapping[str, Any]]]) -> None:
-        """All rows that will be asked about: the regressions that they have or may get are read at once. ``new`` are
-        those to be written, with their columns.
+        """All rows that will be asked about: the regressions that they have or are likely to get are read at once.
+        ``new`` are those to be written, with their columns.
         """
         self._new += new
         rows, ids = list(rows), set[int]()
@@ -101,15 +101,19 @@ class Remembered(Causes):
             self._there.setdefault((kind, now), set()).add(regression_id)
 
     def _near(self, kind: str, spans: Collection[Span]) -> set[int]:
-        """Regressions that may overlap one of these."""
-        wide = np.array([(span.before, span.after) for span in spans if span.before < span.after], np.int64)
+        """Regressions in the places of these; for one in whose place there is none, the nearest that overlaps it."""
+        there = [(span, self._there.get((kind, span))) for span in spans]
+        found = {id_ for _, ids in there for id_ in ids or ()}
+        wide = np.array([(x.before, x.after) for x, ids in there if not ids and x.before < x.after], np.int64)
         ranges = self._ranges.get(kind, {})
-        found = {id_ for span in spans for id_ in self._there.get((kind, span), ())}
         if not wide.size or not ranges:
             return found
-        x = np.array([(there.before, there.after) for there in ranges.values()], np.int64)
-        near: list[bool] = np.any((x[:, :1] < wide[:, 1]) & (x[:, 1:] > wide[:, 0]), axis=1).tolist()
-        return found | {id_ for id_, one in zip(ranges, near, strict=True) if one}
+        before, after = wide[:, :1], wide[:, 1:]
+        x0, x1 = np.array([(span.before, span.after) for span in ranges.values()], np.int64).T
+        overlapping = (x0 < after) & (x1 > before)
+        distance = np.where(overlapping, np.abs(x0 - before) + np.abs(x1 - after), np.iinfo(np.int64).max)
+        ids = np.array(list(ranges), np.int64)
+        return found | set(ids[distance.argmin(axis=1)[overlapping.any(axis=1)]].tolist())
 
     def settle(self) -> None:
         pass

@@ -60,9 +60,9 @@ class Looked:
     answer: Answer
 
 
-def continues(series: Series, marked: set[int | None]) -> bool:
-    """Whether the commits with news may be all that has to be looked at."""
-    return bool(series.state and marked and None not in marked)
+def continues(state: object, marked: set[int | None]) -> bool:
+    """Whether the commits with news may be all that has to be looked at, with what a series' row keeps as state."""
+    return bool(state and marked and None not in marked)
 
 
 def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
@@ -71,7 +71,7 @@ def look(session: Session, ids: Sequence[int]) -> dict[int, Looked]:
     marks = marks_of(session, ids)
     of_ids = select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id))
     found = list(session.scalars(of_ids, {"ids": list(ids)}))
-    whole = [one for one in found if not continues(one, set(marks.get(one.id or 0, {}).values()))]
+    whole = [one for one in found if not continues(one.state, set(marks.get(one.id or 0, {}).values()))]
     if not whole:
         return {}
     frame = Frame.of(session, whole[0].project_id)

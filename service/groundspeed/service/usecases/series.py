@@ -13,7 +13,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import FAILED, Benchmark, Request, Result, Revision, Run, Series, SeriesMark
 from groundspeed.service.domain.detect import DetectConfig
-from groundspeed.service.domain.series import MIN_EFFECT, Direction, Point, SeriesData
+from groundspeed.service.domain.series import MIN_EFFECT, Direction, Kind, Point, SeriesData
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.import_tables import PLUGIN_PREFIX
@@ -95,12 +95,17 @@ def series_data(
     data = SeriesData(
         unit=series.unit,
         direction=cast("Direction", series.direction),
-        kind=series.kind if series.kind in MIN_EFFECT else "ratio",
+        kind=kind_of(series.kind),
         points=points,
         name=series.metric,
         min_effect=threshold(settings, suite, series.metric, series.kind),
     )
     return LoadedSeries(series, suite, data, revisions, DetectConfig())
+
+
+def kind_of(kind: str) -> Kind:
+    """As detection knows kinds: one that it does not is a ratio."""
+    return kind if kind in MIN_EFFECT else "ratio"
 
 
 def positions_changed(session: Session, revision_ids: Collection[int]) -> list[int]:

@@ -65,11 +65,11 @@ def write(session: Session, steps: Sequence[Step], rows: Sequence[Mapping[str, A
     if not rows:
         return
     names = tuple(name for name in rows[0] if name not in {"regression_id", "pinned"})
-    given = [
-        (step.id, step.regression_id, step.pinned, *(values[name] for name in names))
-        for step, values in zip(steps, rows, strict=True)
+    given = itemgetter(*names)
+    ready = [
+        (step.id, step.regression_id, step.pinned, *given(values)) for step, values in zip(steps, rows, strict=True)
     ]
-    insert_rows(session, ChangePoint, ("id", "regression_id", "pinned", *names), given)
+    insert_rows(session, ChangePoint, ("id", "regression_id", "pinned", *names), ready)
 
 
 def set_regressions(session: Session, steps: Sequence[Step]) -> None:

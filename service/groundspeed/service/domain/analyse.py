@@ -121,7 +121,7 @@ def running_median(z: Floats) -> Floats:
     half = FILTER // 2
     padded = np.concatenate((z[half:0:-1], z, z[-2 : -half - 2 : -1]))
     around: Floats = np.ndarray((z.size, FILTER), np.float64, padded, strides=2 * padded.strides)
-    middle: Floats = np.sort(around, axis=1)[:, half]
+    middle: Floats = np.partition(around, half, axis=1)[:, half]
     return middle
 
 
@@ -155,8 +155,10 @@ def _unevenness(steps: Floats, sd: float) -> Floats | None:
     sums = np.zeros(n)
     np.cumsum(np.minimum(steps, 8.0 * sd), out=sums[1:])
     inner = (sums[2 * HALF_VIEW :] - sums[: -2 * HALF_VIEW]) / (2 * HALF_VIEW)
+    if inner.max() < UNEVEN * inner.min():
+        return None
     typical = float(np.partition(inner, inner.size // 2)[inner.size // 2])
-    if typical < 0.1 * sd or inner.max() < UNEVEN * inner.min():
+    if typical < 0.1 * sd:
         return None
     inner /= typical
     out = np.empty(n + 1)

@@ -30,6 +30,7 @@ __all__ = [
     "detect_columns",
 ]
 
+_NONE = DetectorState()
 MOST_UNMEASURED = 1000
 """A suspect range lists at most this many x."""
 
@@ -44,6 +45,10 @@ class Detection:
     noise: NoiseLedger
     state: DetectorState
     environment_effects: tuple[EnvironmentEffect, ...] = ()
+
+    def without_state(self) -> "Detection":
+        """The same for who has put the state away."""
+        return Detection(self.change_points, self.drift, self.series_class, self.noise, _NONE, self.environment_effects)
 
 
 def detect(series: SeriesData, config: DetectConfig | None = None, state: DetectorState | None = None) -> Detection:

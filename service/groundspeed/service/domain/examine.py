@@ -192,12 +192,13 @@ def _between_replicates(
 def with_bounds(judged: tuple[Judged, ...], n: int) -> tuple[Judged, ...]:
     """Points on either side of each step, up to the neighbouring steps."""
     marks = [0, *[j.step.at for j in judged], n]
-    return tuple(
-        Judged(_between(j.step, marks[i], marks[i + 2]), j.provisional, j.replicated) for i, j in enumerate(judged)
-    )
+    return tuple(_between(j, start, end) for j, start, end in zip(judged, marks[:-2], marks[2:], strict=True))
 
 
-def _between(step: Step, start: int, end: int) -> Step:
+def _between(judged: Judged, start: int, end: int) -> Judged:
     """The step with its points on either side in [start, end)."""
-    at = step.at
-    return Step(at, step.strength, step.delta, step.error, step.before, step.after, at - start, end - at)
+    s = judged.step
+    if (s.left, s.right) == (s.at - start, end - s.at):
+        return judged
+    step = Step(s.at, s.strength, s.delta, s.error, s.before, s.after, s.at - start, end - s.at)
+    return Judged(step, judged.provisional, judged.replicated)

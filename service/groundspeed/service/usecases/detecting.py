@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Series, SeriesMark
-from groundspeed.service.domain.detect import Detection, DetectorState, detect_columns
+from groundspeed.service.domain.detect import Detection, detect_columns
 from groundspeed.service.domain.series import Columns, columns
 from groundspeed.service.usecases import children
 from groundspeed.service.usecases.series import LoadedSeries, load_series, series_data
@@ -40,7 +40,6 @@ AHEAD = 12
 """How many units the other process may be ahead: what it has found waits here."""
 
 MARK = (col(SeriesMark.id), col(SeriesMark.created_at), col(SeriesMark.series_id), col(SeriesMark.revision_id))
-_NO_STATE = DetectorState()
 Mark = tuple[int, datetime]
 """Its id, which SQLite gives again when it was the last, and when it was made."""
 Answer = tuple[Detection, bytes]
@@ -116,7 +115,7 @@ def answer_from(frame: Frame, series: Series, rows: Rows) -> Answer | None:
 
 def _answer(series: LoadedSeries, arrays: Columns) -> Answer:
     found = detect_columns(series.data, arrays, series.config)
-    return replace(found, state=_NO_STATE), found.state.to_bytes()
+    return found.without_state(), found.state.to_bytes()
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Any
@@ -26,6 +26,8 @@ _RESULTS = select(
 _OF_ONE = """
 SELECT revision_id, environment_id, value, spread, run_id FROM result WHERE series_id = ? AND state != 'rejected'
 """
+Placed = tuple[Ints, Ints, bool]
+"""Of a series' results on the branch: their places in order, where they lie, and whether a place comes again."""
 Rows = tuple[Any, ...]
 """Of a series' results: commits, environments, values, spreads and runs, as arrays of one length."""
 NONE: Rows = tuple(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64, np.int64))
@@ -52,6 +54,8 @@ class Frame:
     """By benchmark."""
     imported: frozenset[int]
     """Benchmarks from other tools' files: nobody can measure them again."""
+    _latest: dict[bytes, Placed] = field(default_factory=dict, repr=False, compare=False)
+    """Of the series before: most were measured at the same commits as the one before them."""
 
     @classmethod
     def of(cls, session: Session, project_id: int) -> Frame:
@@ -68,6 +72,22 @@ class Frame:
         commits = {x: id_ for id_, x in positions.items()}
         order = blake2b(places.tobytes(), digest_size=16).digest()
         return cls(positions, commits, places, order, latest_config(session, project_id), suites, imported)
+
+    def placed(self, revision: Ints) -> Placed:
+        """Results of these commits in the order of the branch."""
+        key = revision.tobytes()
+        known = self._latest.get(key)
+        if known is None:
+            # On PostgreSQL results may be of a commit that came after the frame: their mark waits for the next look.
+            x = self.places[np.minimum(revision, self.places.size - 1)]
+            order = x.argsort(kind="stable")
+            x = x[order]
+            away = int(np.searchsorted(x, 0))  # those that are not on the branch
+            order, x = order[away:], x[away:]
+            known = x, order, bool((x[1:] == x[:-1]).any())
+            self._latest.clear()
+            self._latest[key] = known
+        return known
 
 
 def rows_of(session: Session, ids: Sequence[int]) -> dict[int, Rows]:
@@ -106,19 +126,15 @@ def columns_of(frame: Frame, rows: Rows) -> Columns | None:
     points have to be put together one by one.
     """
     revision, environment, value, spread, run = rows
-    # On PostgreSQL results can be read of a commit that came after the frame: their mark waits for the next look.
-    x = frame.places[np.minimum(revision, frame.places.size - 1)]
-    order = np.lexsort((run, x))
-    x = x.take(order)
-    if x.size and x[0] < 0:  # those that are not on the branch
-        away = int(np.searchsorted(x, 0))
-        order, x = order[away:], x[away:]
+    x, order, repeated = frame.placed(revision)
     if not x.size:
         return Columns.of((), ())
+    if repeated:
+        order = order[np.lexsort((run[order], x))]
     y, spread = value.take(order), spread.take(order)
     names, env = _numbered(environment, order)
     size = np.abs(y)
-    if not size.max() < np.inf or _several(x, env):
+    if not size.max() < np.inf or (repeated and _several(x, env)):
         return None
     within = spread / size if size.min() > 0.0 else np.divide(spread, size, out=np.zeros_like(y), where=size > 0.0)
     return Columns(x, y, np.ones(x.size, np.int64), env, (), names, (), within)
@@ -134,7 +150,5 @@ def _numbered(environment: Ints, order: Ints) -> tuple[tuple[str, ...], Ints]:
 
 
 def _several(x: Ints, env: Ints) -> bool:
-    """Whether some commit was measured more than once in one environment; x is in order."""
-    if not (x[1:] == x[:-1]).any():
-        return False
+    """Whether some commit was measured more than once in one environment."""
     return len(set(zip(x.tolist(), env.tolist(), strict=True))) < x.size

@@ -134,7 +134,10 @@ def test_a_change_that_more_data_refutes_is_withdrawn_and_comes_back_as_itself(w
     assert spans(world)[0][:2] == ("regression", "new")
 
 
-def test_bisection_that_parts_two_causes_parts_their_regressions(world: World) -> None:
+@pytest.mark.parametrize("together", [False, True], ids=["as they come", "together"])
+def test_bisection_that_parts_two_causes_parts_their_regressions(
+    world: World, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
     """Seen from afar one suspect range, seen closely two commits."""
     world.commits(41)
     rng = np.random.default_rng(5)
@@ -147,14 +150,22 @@ def test_bisection_that_parts_two_causes_parts_their_regressions(world: World) -
             memory=float((1.4e9 if x >= 22 else 1e9) * noise[1]),
         )
 
+    def look() -> None:
+        if together:
+            with world.db.transaction() as session:
+                session.execute(update(t.SeriesMark).values(revision_id=None))
+        analyse_dirty(world.db, LATER)
+
+    if together:
+        monkeypatch.setattr("groundspeed.service.usecases.analyse.MANY", 1)
     far = [x for x in range(41) if not 15 < x < 25]
     for x in far:
         measure(x)
-    analyse_dirty(world.db, LATER)
+    look()
     assert spans(world) == [("regression", "new", 15, 25)]
     for x in range(16, 25):
         measure(x)
-    analyse_dirty(world.db, LATER)
+    look()
     assert sorted(spans(world)) == [("regression", "new", 17, 18), ("regression", "new", 21, 22)]
 
 

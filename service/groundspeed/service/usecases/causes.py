@@ -92,14 +92,14 @@ class Causes:
         """Into which its change points led, also those that were withdrawn."""
         return set(self.session.scalars(_ENVIRONMENTS, {"id": regression_id}))
 
-    def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:
-        """Regressions of this kind whose suspects may overlap: where they lie, and their ids. Where some lie in the
-        same place, the others may be left out.
+    def candidates(self, project_id: int, kind: str, span: Span, left: int | None) -> list[tuple[Span, int]]:
+        """Regressions of this kind, but for ``left``, whose suspects may overlap: where they lie, and their ids. Where
+        some lie in the same place, the others may be missing.
         """
         query = _SAME_PLACE if span.before == span.after else _OVERLAPPING
         values = {"project": project_id, "kind": kind, "x0": span.before, "x1": span.after}
         rows = self.session.execute(query, values).tuples()
-        return [(Span(a, b), id_) for id_, a, b in rows if id_ is not None and a is not None and b is not None]
+        return [(Span(a, b), id_) for id_, a, b in rows if id_ not in {None, left} and None not in {a, b}]
 
     def spans(self, rows: Iterable[Member]) -> list[Span]:
         """Where change points lie. A commit that has left the branch (a forced push) lies nowhere near another."""

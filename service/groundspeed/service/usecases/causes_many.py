@@ -156,13 +156,13 @@ class Remembered(Causes):
     def environments(self, regression_id: int) -> set[int | None]:
         return {row.environment_to_id for row in self._all(regression_id).values()}
 
-    def candidates(self, project_id: int, kind: str, span: Span) -> list[tuple[Span, int]]:  # noqa: ARG002 - all are of one project
-        same = self._there.get((kind, span))
+    def candidates(self, project_id: int, kind: str, span: Span, left: int | None) -> list[tuple[Span, int]]:  # noqa: ARG002 - all are of one project
+        same = [(span, id_) for id_ in self._there.get((kind, span), ()) if id_ != left]
         if same or span.before == span.after:
-            return [(span, id_) for id_ in same or ()]
+            return same
         before, after = span.before, span.after
         ranges = self._ranges.get(kind, {}).items()
-        return [(there, id_) for id_, there in ranges if there.before < after and there.after > before]
+        return [(x, id_) for id_, x in ranges if x.before < after and x.after > before and id_ != left]
 
     def spans(self, rows: Iterable[Member]) -> list[Span]:
         return [

@@ -66,20 +66,23 @@ def _refresh(causes: Causes, regression_id: int, now: datetime) -> None:
 def _settle(causes: Causes, project_id: int, row: Member, now: datetime) -> None:
     """Keep the regression that a change point has while it still fits; else find or make another."""
     (span,) = causes.spans([row])
+    left = row.regression_id
     if row.regression_id is not None:
         others = [one for one in causes.members(row.regression_id) if one.id != row.id]
         if not others or any(span.overlaps(there) for there in causes.spans(others)):
             return
         causes.put(row, None)
-    found = _find(causes, project_id, row, span)
+    found = _find(causes, project_id, row, span, left)
     causes.put(row, found if found is not None else _make(causes, project_id, row, now))
 
 
-def _find(causes: Causes, project_id: int, row: Member, span: Span) -> int | None:
-    """The regression of the same kind whose suspects overlap, the nearest first."""
+def _find(causes: Causes, project_id: int, row: Member, span: Span, left: int | None) -> int | None:
+    """The regression of the same kind whose suspects overlap, the nearest first; not the one that it has ``left``,
+    which may lie still where it lay with it.
+    """
     fitting = [
         (span.distance(there), id_)
-        for there, id_ in causes.candidates(project_id, row.kind, span)
+        for there, id_ in causes.candidates(project_id, row.kind, span, left)
         if span.overlaps(there)
     ]
     if span.before == span.after:

@@ -131,7 +131,7 @@ def ticks(ordered: Floats) -> float:
     Where most neighbours read the same tick their median difference is nought or one tick, whichever is more usual;
     the root mean square knows how often it is which. Steps and outliers count as a usual difference.
     """
-    equal = int(np.searchsorted(ordered, 0.0, side="right"))
+    equal = int(ordered.searchsorted(0.0, side="right"))
     if equal < TIED_SHARE * ordered.size or equal == ordered.size:
         return 0.0
     moved = ordered[equal:]

@@ -68,7 +68,7 @@ def detect_columns(
     ``new.within``, which feeds it where every point has one process.
     """
     config = config or DetectConfig()
-    state = state or DetectorState()
+    state = state or _NONE
     settled, effects = state.settled, state.effects
     stretch = state.stretch.extended(new)
     while stretch.size >= SPAN:

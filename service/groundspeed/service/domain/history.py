@@ -93,7 +93,8 @@ class Stretch:
             )
         names = list(self.names)
         code = [names.index(n) if n in names else _added(names, n) for n in new.names]
-        environment = np.array([*code, -1], np.int64)[new.environment] if code else new.environment
+        same = code == list(range(len(code)))
+        environment = new.environment if same else np.array([*code, -1], np.int64)[new.environment]
         joined = self._appended(new, environment, tuple(names))
         if self.size and int(new.x[0]) <= int(self.x[-1]):
             joined = _ordered(joined, self.size)

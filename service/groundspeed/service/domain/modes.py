@@ -42,7 +42,7 @@ def find_modes(steps: Floats, least: float) -> Modes | None:
         return None
     spread = max(float(steps[n // 4]) / QUARTILE_OF_DIFFERENCE, least)
     for _ in range(2):
-        same = int(np.searchsorted(steps, 6.0 * spread))
+        same = int(steps.searchsorted(6.0 * spread))
         if n - same < SWITCH_SHARE * n or same < n // 4:
             return None
         spread = max(float(steps[same // 2]) / HALF_OF_DIFFERENCE, least)

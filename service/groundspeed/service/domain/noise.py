@@ -18,6 +18,7 @@ LAUNCH_BOUND_SHARE = 0.5
 MDE_POINTS = 10
 POWER_Z = 0.8416
 """Normal quantile of 80 % power."""
+_NOTHING = NoiseLedger(0.0, 0.0, math.nan, 0.0)
 
 
 def ledger(
@@ -43,7 +44,7 @@ def ledger(
     if within is not None and within.size:
         known = within[np.isfinite(within)]
         parts = (median(known) if known.size else None), None, None
-    old = before or NoiseLedger(0.0, 0.0, math.nan, 0.0)
+    old = before or _NOTHING
     day = parts[1] if parts else old.between_day
     if day is None and process is not None and sd > 0.0 and stretch.size:
         day = math.sqrt(max(sd**2 - process**2 / max(float(stretch.count.sum()) / stretch.size, 1.0), 0.0))

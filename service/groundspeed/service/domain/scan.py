@@ -26,7 +26,7 @@ def scan(window: Window, threshold: float) -> list[int]:
         bar = threshold * window.sds[k]
         while view.size:
             best = int(view.argmax())
-            if view[best] < bar:
+            if view.item(best) < bar:
                 break
             cut = best + h
             cuts.append(cut)
@@ -62,7 +62,9 @@ def _measure_noise(window: Window, views: list[Floats]) -> None:
     for view, h in zip(views, window.scales, strict=True):
         if h <= limit and view.size >= 2 * MIN_SEGMENT:
             keep = max(int(view.size * CALM_SHARE), 1)
-            calm = np.partition(view, keep - 1)[:keep]
+            calm = view.copy()
+            calm.partition(keep - 1)
+            calm = calm[:keep]
             floor = max(floor, math.sqrt(float(calm @ calm) / keep) / CALM_RMS)
         sds.append(floor)
     window.learn(sds)

@@ -148,9 +148,9 @@ class Window:
         length = b - a
         if length < 2 * MIN_SEGMENT:
             return None
-        sums = self.total[a + 1 : b] - self.total[a]
-        count, inverse = counting(length, 1)[:-1], inverses(length - 1)
-        sums -= count * (float(self.total[b] - self.total[a]) / length)
+        sums = self.total[a + 1 : b] - self.sums[a]
+        inverse = inverses(length - 1)
+        sums -= counting(length - 1, 1) * self.mean(a, b)
         sums *= sums
         sums *= inverse
         sums *= inverse[::-1]

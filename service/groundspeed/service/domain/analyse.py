@@ -153,7 +153,7 @@ def _unevenness(steps: Floats, sd: float) -> Floats | None:
     if n < 4 * HALF_VIEW:
         return None
     sums = np.zeros(n)
-    np.cumsum(np.minimum(steps, 8.0 * sd), out=sums[1:])
+    np.minimum(steps, 8.0 * sd).cumsum(out=sums[1:])
     inner = (sums[2 * HALF_VIEW :] - sums[: -2 * HALF_VIEW]) / (2 * HALF_VIEW)
     if inner.max() < UNEVEN * inner.min():
         return None

@@ -5,10 +5,13 @@ import math
 import numpy as np
 
 from groundspeed.service.domain.series import Floats
-from groundspeed.service.domain.window import CALM_RMS, CALM_SHARE, MIN_SEGMENT, Window, edges
+from groundspeed.service.domain.window import CALM_RMS, CALM_SHARE, MIN_SEGMENT, SCALES, Window, edges
 
 SHORTEST = 40
 """In fewer points than this one step reaches into every view, and the calm part of a scan is not calm."""
+
+
+_SCALED = {h: 1.0 / math.sqrt(2.0 * h) for h in SCALES}
 
 
 def scan(window: Window, threshold: float) -> list[int]:
@@ -18,7 +21,7 @@ def scan(window: Window, threshold: float) -> list[int]:
     same scan, so a series that wanders raises its own bar. Once a cut is taken, every wider view that contains it is
     set aside (narrowest over threshold, Baranowski, Chen & Fryzlewicz 2019), so that neighbours do not blur.
     """
-    views = [_moving(window, h) for h in window.scales]
+    views = _moving(window)
     _measure_noise(window, views)
     cuts: list[int] = []
     for k, h in enumerate(window.scales):
@@ -36,18 +39,19 @@ def scan(window: Window, threshold: float) -> list[int]:
     return sorted(cuts)
 
 
-def _moving(window: Window, h: int) -> Floats:
-    """|mean of h after - mean of h before| at cuts h … n-h, scaled to the spread of one point."""
-    total = window.total
-    if 2 * h >= total.size:
-        return total[:0]
-    step = total[h:] - total[:-h]
-    view = step[h:] - step[:-h]
-    np.abs(view, out=view)
-    view *= 1.0 / math.sqrt(2.0 * h)
-    if window.local is not None:
-        view /= window.local[h : h + view.size]
-    return view
+def _moving(window: Window) -> list[Floats]:
+    """|mean of h after - mean of h before| at cuts h … n-h of each scale h, scaled to the spread of one point."""
+    total, local = window.total, window.local
+    views = []
+    for h in window.scales:
+        step = total[h:] - total[:-h]
+        view = step[h:] - step[:-h]
+        np.abs(view, out=view)
+        view *= _SCALED[h]
+        if local is not None:
+            view /= local[h : h + view.size]
+        views.append(view)
+    return views
 
 
 def _measure_noise(window: Window, views: list[Floats]) -> None:

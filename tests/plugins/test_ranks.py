@@ -18,7 +18,7 @@ from groundspeed.plugins.distributed import sweep as sweep_of
 from groundspeed.plugins.distributed.ranks import RankFailed, Ranks
 from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.protocol import ChildReport, Limits
-from groundspeed.plugins.spi import Context, TimedOut, Unsupported, WrongResult
+from groundspeed.plugins.spi import Context, SampleState, TimedOut, Unsupported, WrongResult
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,30 +198,89 @@ def test_buffers_can_be_registered_only_where_there_is_nccl(tmp_path):
         collectives.make_ranks(Context("cpu", params, None, tmp_path, lambda _: None))
 
 
+class Stream:
+    """A device of one stream, and a host that takes a while to queue an operation on it. Event as torch's."""
+
+    def __init__(self, launching_s, running_s):
+        self.given, self.host_s, self.free_s = [], 0.0, 0.0
+        self.launching_s, self.running_s = launching_s, running_s
+        stream = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                stream.given.append("event")
+                self.at_s = max(stream.host_s, stream.free_s)
+
+            def query(self):
+                stream.given.append("asked")
+                return self.at_s <= stream.host_s
+
+            def synchronize(self):
+                stream.given.append("end")
+                stream.host_s = max(stream.host_s, self.at_s)
+
+            def elapsed_time(self, other):
+                return (other.at_s - self.at_s) * 1e3
+
+        self.Event = Event
+
+    def run(self):
+        self.given.append("run")
+        self.host_s += self.launching_s
+        self.free_s = max(self.host_s, self.free_s) + self.running_s
+
+    def sleep(self, cycles):
+        self.given.append("wait")
+        self.free_s = max(self.host_s, self.free_s) + cycles / sweep_of.FASTEST_CLOCK_HZ
+
+
+@pytest.fixture
+def rows_of(monkeypatch):
+    """What samples a row of operations on a stream."""
+
+    def made(stream, launch, repeats=3):
+        monkeypatch.setattr("torch.cuda.Event", stream.Event)
+        monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+        monkeypatch.setattr("torch.cuda._sleep", stream.sleep)
+        monkeypatch.setattr(sweep_of, "agree", lambda seconds, _context: seconds)
+        monkeypatch.setattr(sweep_of, "_launching_s", lambda _operation, count: count * stream.launching_s)
+        operation = sweep_of.Operation(stream.run, lambda: None, lambda: stream.given.append("reset"))
+        return sweep_of.TIMED[launch](operation, repeats, sweep_of.RankContext(0, 2, "cuda:0", {}, io.StringIO()))
+
+    return made
+
+
 @pytest.mark.parametrize(("launch", "first"), [("queued", ["wait", "run"]), ("eager", ["run"])])
-def test_a_row_is_timed_behind_an_operation_that_is_not(monkeypatch, launch, first):
-    """The device's part is played by a list of what it was given."""
-    given = []
+def test_a_row_is_timed_behind_an_operation_that_is_not(rows_of, launch, first):
+    stream = Stream(1e-6, 2e-3)
+    row = rows_of(stream, launch)()
+    assert row == (pytest.approx(2e-3), False, 0.0, 0.0)
+    assert stream.given == ["reset", *first, "event", "run", "run", "run", "event", "asked", "end"]
 
-    class Event:
-        def __init__(self, enable_timing):
-            assert enable_timing
 
-        def record(self):
-            given.append("event")
+def test_a_row_that_the_host_queued_too_late_is_told_where_it_was_to_be_queued_before_it_runs(rows_of):
+    """A launch of 2 ms before an operation of 10 us: the device has nothing to do in between."""
+    stream = Stream(1e-5, 1e-5)
+    sample = rows_of(stream, "queued")
+    stream.launching_s = 2e-3
+    late = sample()
+    stream.launching_s = 1e-5
+    assert (late.late, late.seconds > 1e-4) == (True, True)
+    assert sample() == (pytest.approx(1e-5), False, 0.0, 0.0)
+    assert not rows_of(Stream(2e-3, 1e-5), "eager")().late
 
-        def synchronize(self):
-            given.append("end")
 
-        def elapsed_time(self, _end):
-            return 6.0
-
-    monkeypatch.setattr("torch.cuda.Event", Event)
-    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    monkeypatch.setattr("torch.cuda._sleep", lambda _cycles: given.append("wait"))
-    monkeypatch.setattr(sweep_of, "agree", lambda seconds, _context: seconds)
-    operation = sweep_of.Operation(lambda: given.append("run"), lambda: None, lambda: given.append("reset"))
-    sample = sweep_of.TIMED[launch](operation, 3, sweep_of.RankContext(0, 2, "cuda:0", {}, io.StringIO()))
-    given.clear()
-    assert sample() == pytest.approx(2e-3)
-    assert given == ["reset", *first, "event", "run", "run", "run", "event", "end"]
+def test_samples_of_a_late_host_count_as_degraded_and_those_of_a_stranger_not_at_all():
+    worth = {1.0: SampleState.VALID, 2.0: SampleState.VALID, 3.0: SampleState.REJECTED}
+    context = Context("cuda:0", {}, None, Path(), lambda _: None, state_between=lambda begin, _took: worth[begin])
+    point = {"bytes": 8192, "begin_s": [1.0, 2.0, 3.0], "took_s": [0.1] * 3, "late": [False, True, True]}
+    late = {1024: 4}
+    states = collectives.states_of(point, context, late)
+    assert states == (SampleState.VALID, SampleState.DEGRADED, SampleState.REJECTED)
+    assert "4 of 1024 bytes, 1 of 8192 bytes" in context.labels["host_late"]
+    assert context.facts["late_rows"] == 5
+    (bus, *_) = collectives.values(8192, [1e-5] * 3, 2, 1.0, states, gate=None)
+    assert list(bus.states) == list(states)

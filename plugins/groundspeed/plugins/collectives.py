@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from groundspeed.plugins.device.present import accelerator_count
 from groundspeed.plugins.distributed.nodes import Nodes
 from groundspeed.plugins.distributed.ranks import Ranks
 from groundspeed.plugins.distributed.sweep import COLLECTIVES, bus_factor
-from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param, ParamValue, Unsupported
+from groundspeed.plugins.spi import (
+    Context,
+    Direction,
+    Kind,
+    Measured,
+    Metric,
+    Needs,
+    Param,
+    ParamValue,
+    SampleState,
+    Unsupported,
+)
+from groundspeed.plugins.symptoms import hint
 
 ROTATE_BYTES = 512 << 20
 """Ten times the cache of the devices of 2024: of a buffer hardly larger than the cache, a part is still found there."""
@@ -86,13 +98,27 @@ class Collectives:
         world = world_size(context)
         on_cpu = context.device == "cpu"
         factor = bus_factor(str(context.params["collective"]), world)
+        late: dict[int, int] = {}
         with context.ahead.get("ranks") or make_ranks(context) as ranks:
             for rank, event in ranks.run():
                 context.progress(f"rank {rank}: {event.get('at', event['event'])}")
                 if rank == 0 and event["event"] == "point":
+                    states = states_of(event, context, late)
                     yield from values(
-                        event["bytes"], event["seconds"], world, factor, gate=None if not on_cpu else False
+                        event["bytes"], event["seconds"], world, factor, states, gate=None if not on_cpu else False
                     )
+
+
+def states_of(point: Mapping[str, Any], context: Context, late_by_size: dict[int, int]) -> tuple[SampleState, ...]:
+    """What each sample is worth by its conditions; *degraded* where a host was late, which is counted and told."""
+    states = [context.state_between(begin, took) for begin, took in zip(point["begin_s"], point["took_s"], strict=True)]
+    late = [one and state is SampleState.VALID for one, state in zip(point["late"], states, strict=True)]
+    if any(late):
+        late_by_size[point["bytes"]] = sum(late)
+        context.facts["late_rows"] = sum(late_by_size.values())
+        told = ", ".join(f"{count} of {size} bytes" for size, count in late_by_size.items())
+        context.labels["host_late"] = f"samples that count as degraded: {told}; {hint('host-late')}"
+    return tuple(SampleState.DEGRADED if one else state for one, state in zip(late, states, strict=True))
 
 
 def make_ranks(context: Context) -> Ranks:
@@ -103,16 +129,25 @@ def make_ranks(context: Context) -> Ranks:
     return Ranks(context, entry, world_size(context), sweep_payload(context), silence_s)
 
 
-def values(size: int, seconds: list[float], world: int, factor: float, *, gate: bool | None) -> Iterable[Measured]:
+def values(
+    size: int,
+    seconds: list[float],
+    world: int,
+    factor: float,
+    states: Sequence[SampleState] = (),
+    *,
+    gate: bool | None,
+) -> Iterable[Measured]:
     """The three metrics of one size. Gloo on a CPU moves data by the host's memory and scheduler: charted only.
 
     Bandwidth is the fabric's number from 4 MiB up, latency below: each gates where it means something.
     """
     where: dict[str, ParamValue] = {"bytes": size, "ranks": world}
     large = size >= 4 << 20
-    yield Measured("bus_bandwidth", [size / value * factor for value in seconds], where, gate=gate if large else False)
-    yield Measured("algorithm_bandwidth", [size / value for value in seconds], where)
-    yield Measured("latency", seconds, where, gate=False if large else gate)
+    bus = [size / value * factor for value in seconds]
+    yield Measured("bus_bandwidth", bus, where, states, gate=gate if large else False)
+    yield Measured("algorithm_bandwidth", [size / value for value in seconds], where, states)
+    yield Measured("latency", seconds, where, states, gate=False if large else gate)
 
 
 def world_size(context: Context) -> int:

@@ -161,6 +161,40 @@ _ALL = (
     Symptom("contaminated", "warning", "another process used the device during the measurement",
             "its work is in the numbers; those samples are rejected",
             "give the worker a device of its own and measure again"),
+    Symptom("host-late", "note", "the device had begun before the host had queued the row",
+            "the host was held up while it launched, so the device may have waited for it within the sample, which "
+            "counts as degraded",
+            "give ranks CPUs of their own and stop what else runs on the host, or use launch=graph"),
+    Symptom("unsteady", "note", "the workload never settled within the time for warming up",
+            "its time still drifted or its spread still grew when samples were taken: caches, compilation, heat or a "
+            "busy host",
+            "raise warmup_max_s in [measure], and look at the clocks and the load beside the samples"),
+    Symptom("tail-from-few", "note", "the 99th percentile rests on few requests",
+            "of fewer than 1,000 the slowest percent are a handful, and one hiccup of the host moves the figure",
+            "raise max_time_s in [measure] (serving: `seconds`, generation: `requests`), and do not gate on it"),
+    Symptom("overloaded", "warning", "more requests arrive than are answered",
+            "the queue grows without end, and latency is how long the run was",
+            "lower the load, let batches be larger or wait shorter (queue_delay_s), or look at highest_load"),
+    Symptom("leak", "warning", "memory that is allocated in a step stays allocated",
+            "tensors are kept alive: losses gathered with their graph, caches without bound, hooks",
+            "detach what is kept (`loss.item()`), and look for growing lists and caches"),
+    Symptom("recompiles", "warning", "torch.compile compiles again while steps run",
+            "a guard failed: shapes, flags or Python values change from step to step, and compiling is many times a "
+            "step",
+            "run with TORCH_LOGS=recompiles to see which guard; fix shapes, mark them dynamic, or warm up each"),
+    Symptom("inaccurate", "error", "the reduced mode's answer differs too much from fp32",
+            "outliers in activations or weights, a layer that does not bear the type, or a wrong scheme",
+            "keep the first and last layers in higher precision, take a scale a channel, or another mode; tolerance "
+            "says how much is allowed"),
+    Symptom("poor-scaling", "warning", "several devices are far from as many times as fast as one",
+            "collectives are not hidden behind computation, the batch of each device is small, the link is slow, the "
+            "loader is shared, or one rank is slower",
+            "look at exposed_communication_share and straggler_excess, and measure the link alone with collectives"),
+    Symptom("hang", "error", "a process or rank stopped making progress",
+            "a rank died, left the order of collectives or waits for a lock, a port or an interface is closed, or a "
+            "loader's worker is gone; the stacks and the last collective of each rank say where",
+            "look at the stacks beside the result, first at the rank whose last collective is the oldest; run again "
+            "with NCCL_DEBUG=INFO; check firewall and interface between nodes, and that all run the same code"),
     Symptom("straggler", "warning", "one rank holds up the others",
             "its device is slower, shared or hot, or its part of the work is larger; all others wait for it in every "
             "collective",

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from groundspeed.plugins.distributed.rank import RankContext
 from groundspeed.plugins.spi import WrongResult
@@ -49,8 +49,23 @@ class Operation:
     reset: Callable[[], object]
 
 
-Timed = Callable[[Operation, int, RankContext], Callable[[], float]]
-"""For an operation and how many make a row: what measures one row, in seconds of one operation."""
+class Row(NamedTuple):
+    """One row of operations. ``late``: the device began on it before the host had queued it whole, and may have waited
+    for the host in it.
+    """
+
+    seconds: float
+    """Of one operation."""
+    late: bool = False
+    begin_s: float = 0.0
+    """On ``time.perf_counter``, which the processes of one host share; with ``took_s`` it joins a sample to the
+    conditions that it was taken under.
+    """
+    took_s: float = 0.0
+
+
+Timed = Callable[[Operation, int, RankContext], Callable[[], Row]]
+"""For an operation and how many make a row: what measures one row."""
 
 
 def bus_factor(collective: str, world_size: int) -> float:
@@ -69,7 +84,9 @@ def sizes(minimum: int, maximum: int, factor: int) -> list[int]:
 
 
 def entry(context: RankContext) -> None:
-    """Emits a ``point`` for each size: seconds of one operation, one value a sample."""
+    """Emits a ``point`` for each size: seconds of one operation, one value a sample, and which of them a late host is
+    part of.
+    """
     payload = context.payload
     for size in sizes(payload["min_bytes"], payload["max_bytes"], payload["factor"]):
         context.emit("progress", at=f"{payload['collective']} of {size} bytes", measures=True)
@@ -77,10 +94,11 @@ def entry(context: RankContext) -> None:
             _plant(payload["fault"], context.rank, size)
         with allocated(payload, size, context) as operation:
             operation.verify()
-            seconds = measure(operation, context, payload)
+            rows = measure(operation, context, payload)
             operation.verify()
             del operation  # its buffers are given back before their pool is
-        context.emit("point", bytes=size, seconds=seconds)
+        columns = {name: [getattr(row, name) for row in rows] for name in Row._fields}
+        context.emit("point", bytes=size, **columns)
 
 
 def _plant(fault: dict[str, Any], rank: int, size: int) -> None:
@@ -285,18 +303,23 @@ _BUILDERS: dict[str, Callable[[Shape], Operation]] = {
 }
 
 
-def measure(operation: Operation, context: RankContext, payload: Mapping[str, Any]) -> list[float]:
-    """Seconds of one operation, one value a sample; all ranks take the same number of operations and samples."""
+def measure(operation: Operation, context: RankContext, payload: Mapping[str, Any]) -> list[Row]:
+    """One row a sample; all ranks take the same number of operations and samples."""
     timed = way_of_timing(context.device, payload["launch"])
     repeat(operation, 3)
-    once = agree(timed(operation, 3, context)(), context)
+    once = agree(timed(operation, 3, context)().seconds, context)
     per_sample = max(2, min(MAX_PER_SAMPLE, math.ceil(SAMPLE_S / max(once, 1e-7))))
     sample = timed(operation, per_sample, context)
     begin = time.perf_counter()
     sample()
     takes_s = agree(max(time.perf_counter() - begin, once * per_sample), context)
     count = max(5, min(payload["samples"], int(payload["seconds_per_size"] / takes_s)))
-    return [sample() for _ in range(count)]
+    return late_on_any([_when(sample) for _ in range(count)], context)
+
+
+def _when(sample: Callable[[], Row]) -> Row:
+    begin = time.perf_counter()
+    return sample()._replace(begin_s=begin, took_s=time.perf_counter() - begin)
 
 
 def way_of_timing(device: str, launch: str) -> Timed:
@@ -315,31 +338,42 @@ def agree(seconds: float, context: RankContext) -> float:
     return float(value.item())
 
 
+def late_on_any(rows: list[Row], context: RankContext) -> list[Row]:
+    """A rank whose host was late holds up the others in the same row, which they cannot see by themselves."""
+    import torch
+    import torch.distributed as dist
+
+    late = torch.tensor([row.late for row in rows], dtype=torch.int32, device=context.device)
+    dist.all_reduce(late, op=dist.ReduceOp.MAX)
+    return [row._replace(late=bool(one)) for row, one in zip(rows, late.tolist(), strict=True)]
+
+
 def repeat(operation: Operation, repeats: int) -> None:
     for _ in range(repeats):
         operation.run()
 
 
-def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], float]:
+def host_timed(operation: Operation, repeats: int, _context: RankContext) -> Callable[[], Row]:
     """By the host's clock, for a CPU."""
     import torch.distributed as dist
 
-    def sample() -> float:
+    def sample() -> Row:
         operation.reset()
         dist.barrier()
         begin = time.perf_counter()
         repeat(operation, repeats)
-        return (time.perf_counter() - begin) / repeats
+        return Row((time.perf_counter() - begin) / repeats)
 
     return sample
 
 
-def event_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
-    """Each operation launched from Python: below some MiB the host's own time shows."""
-    return _between_events(operation, repeats, context, operation.run)
+def event_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], Row]:
+    """Each operation launched from Python: below some MiB the host's own time shows, and is part of what is asked."""
+    sample = _between_events(operation, repeats, context, operation.run)
+    return lambda: sample()._replace(late=False)
 
 
-def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
+def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], Row]:
     """The row queued while the device waits in a kernel that does nothing: the fabric's time without the host's, in a
     stream as programs use it.
     """
@@ -356,7 +390,7 @@ def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Cal
     return _between_events(operation, repeats, context, wait_and_run)
 
 
-def graph_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], float]:
+def graph_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], Row]:
     """The row captured into one CUDA graph and replayed, as programs that capture their collectives have it: launched
     while a first row still runs.
     """
@@ -375,9 +409,10 @@ def _between_events(
     context: RankContext,
     first: Callable[[], object],
     row: Callable[[], object] | None = None,
-) -> Callable[[], float]:
+) -> Callable[[], Row]:
     """``row`` (or as many operations) by the device's clock, behind ``first``, which is not timed: it has the ranks
-    enter the timed part together.
+    enter the timed part together. Late is what is queued when the device is done with ``first``: asked of the driver
+    once the row is queued, so that the device knows nothing of the question.
     """
     import torch
 
@@ -385,14 +420,15 @@ def _between_events(
     start, end = event(enable_timing=True), event(enable_timing=True)
     timed = row or functools.partial(repeat, operation, repeats)
 
-    def sample() -> float:
+    def sample() -> Row:
         operation.reset()
         first()
         start.record()
         timed()
         end.record()
+        late = bool(start.query())
         end.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3 / repeats
+        return Row(float(start.elapsed_time(end)) * 1e-3 / repeats, late)
 
     return sample
 

@@ -168,10 +168,12 @@ def test_every_collective_is_right_and_timed_over_buffers_that_take_turns(tmp_pa
     assert points == [(1000, 5), (4000, 5)] * len(sweep_of.COLLECTIVES)
 
 
-@pytest.mark.parametrize(("rotate_bytes", "copies"), [(1, 1), (3 * 1000 + 999, 3)])
-def test_operations_take_turns_over_as_many_buffers_as_fit_each_begun_as_an_allocation_would(rotate_bytes, copies):
+@pytest.mark.parametrize(("size", "rotate_bytes", "copies"), [(1000, 1, 1), (1000, 3 * 1024, 3), (8, 4 * 512 - 1, 3)])
+def test_operations_take_turns_over_as_many_buffers_as_fit_each_begun_as_an_allocation_would(
+    size, rotate_bytes, copies
+):
     payload = {"dtype": "float16", "rotate_bytes": rotate_bytes}
-    shape = sweep_of.Shape.of(payload, 1000, sweep_of.RankContext(0, 2, "cpu", {}, io.StringIO()))
+    shape = sweep_of.Shape.of(payload, size, sweep_of.RankContext(0, 2, "cpu", {}, io.StringIO()))
     buffers, starts = shape.full(shape.count, 0), []
     operation = shape.operation(lambda one: starts.append(one.data_ptr()), lambda one: one.fill_(1), buffers)
     sweep_of.repeat(operation, copies + 1)

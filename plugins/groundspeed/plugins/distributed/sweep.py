@@ -158,22 +158,21 @@ class Shape:
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], size: int, context: RankContext) -> Shape:
-        """As many buffers as ``rotate_bytes`` hold, at least one; each of a whole number of elements that all ranks can
-        share evenly, at least one element a rank.
+        """As many buffers as ``rotate_bytes`` hold with what lies between them, at least one; each of a whole number of
+        elements that all ranks can share evenly, at least one element a rank.
         """
         import torch
 
         dtype, world = getattr(torch, payload["dtype"]), context.world_size
         count = max(1, size // dtype.itemsize // world) * world
-        copies = max(1, payload["rotate_bytes"] // (count * dtype.itemsize))
+        copies = max(1, payload["rotate_bytes"] // (_apart(count, dtype) * dtype.itemsize))
         return cls(world, context.rank, count, copies, dtype, context.device)
 
     def full(self, count: int, value: float) -> Any:
         """(copies, count) elements; each copy begins where an allocation could."""
         import torch
 
-        step = ALIGNED_BYTES // self.dtype.itemsize
-        apart = count if self.copies == 1 else math.ceil(count / step) * step
+        apart = count if self.copies == 1 else _apart(count, self.dtype)
         return torch.full((self.copies, apart), value, dtype=self.dtype, device=self.device)[:, :count]
 
     def operation(
@@ -202,6 +201,12 @@ class Shape:
             raise WrongResult(
                 f"{what} on rank {self.rank}: {wrong} of {tensor.numel()} values wrong; {first} ≠ {value}"
             )
+
+
+def _apart(count: int, dtype: Any) -> int:
+    """Elements from the beginning of one buffer of ``count`` to that of the next."""
+    step: int = ALIGNED_BYTES // dtype.itemsize
+    return math.ceil(count / step) * step
 
 
 def _all_reduce(shape: Shape) -> Operation:
@@ -392,7 +397,8 @@ def queue_timed(operation: Operation, repeats: int, context: RankContext) -> Cal
 
 def graph_timed(operation: Operation, repeats: int, context: RankContext) -> Callable[[], Row]:
     """The row captured into one CUDA graph and replayed, as programs that capture their collectives have it: launched
-    while a first row still runs.
+    while a first row still runs. The graph keeps to the buffers of its row, of which the device's cache may hold those
+    that are small.
     """
     import torch
 

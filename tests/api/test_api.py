@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import KernelTable, Project
 from groundspeed.service.usecases import tokens
 from groundspeed.service.wire import v1
+from processes import until
 from web_server import app, serve
 from world import run
 
@@ -43,6 +46,13 @@ def guarded(sqlite_database: Database, tmp_path: Path) -> Iterator[httpx.Client]
         serve(app(Database(sqlite_database.url), tmp_path / "data", host="0.0.0.0")) as url,
         httpx.Client(base_url=url, timeout=60) as client,
     ):
+        yield client
+
+
+@pytest.fixture
+def local(sqlite_database: Database, tmp_path: Path) -> Iterator[httpx.Client]:
+    """A service without a project."""
+    with serve(app(Database(sqlite_database.url), tmp_path / "data")) as url, httpx.Client(base_url=url) as client:
         yield client
 
 
@@ -163,11 +173,27 @@ def test_hostile_bodies_are_refused_in_words(api: httpx.Client) -> None:
     assert api.post("/api/v1/projects/toy/requests", content=endless()).status_code == 413
 
 
+@pytest.mark.parametrize("path", ["/webhooks/github", "/api/v1/projects/toy/results"])
+def test_a_body_that_is_cut_is_no_fault_of_ours(
+    local: httpx.Client, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    def lines() -> list[logging.LogRecord]:
+        return [one for one in caplog.records if f"POST {path}" in one.getMessage()]
+
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
+    with caplog.at_level(logging.INFO):
+        with socket.create_connection((local.base_url.host, local.base_url.port or 0)) as peer:
+            peer.sendall(head.encode())
+        until(lines)
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
 def test_a_page_of_another_site_cannot_use_a_loopback_service(api: httpx.Client) -> None:
     rebound = api.get("/api/v1/projects", headers={"host": "evil.example"})
     assert (rebound.status_code, rebound.json()["type"]) == (403, "forbidden")
     foreign = post(api, "/projects/toy/requests", {}, origin="https://evil.example")
     assert foreign.status_code == 403
+    assert post(api, "/projects/toy/requests", {}, origin="http://[bad").status_code == 403
     assert post(api, "/projects/toy/requests", {}, origin=str(api.base_url)).status_code == 201
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +19,9 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
+from sqlmodel import col
 
+from groundspeed.service import posting
 from groundspeed.service.control import telling
 from groundspeed.service.control.wiring import make
 from groundspeed.service.db import tables as t
@@ -304,6 +308,8 @@ def test_channels_that_cannot_work_are_refused(world: World) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("is no kind", {"kind": "pigeon"}), ("is no e-mail", {"kind": "email", "target": "a b@c"}),
         ("no address to post", {"target": "ftp://x"}), ("no address to post", {"target": "https://x\n.y"}),
+        ("no address to post", {"target": "https://[x"}), ("no address to post", {"target": "https://x:y/"}),
+        ("no address to post", {"target": "https://x..y/"}), ("no address to post", {"target": f"https://{'x' * 64}/"}),
         ("is no event", {"events": ("noon",)}), ("told nothing", {"events": ()}), ("is no digest", {"digest": "yearly"}),
         ("needs a name", {"name": " "}), ("too long", {"template": "x" * 20_000}),
     ]  # fmt: skip
@@ -317,6 +323,42 @@ def test_channels_that_cannot_work_are_refused(world: World) -> None:
     with pytest.raises(Conflict):
         channel(world, "webhook", "https://x.example")
     assert channels.shown("webhook", "https://user:key@x.example/secret/path") == "https://x.example/…"
+
+
+def test_a_channel_that_fails_keeps_no_other_from_being_told(world: World, posts: Posts, tmp_path: Path) -> None:
+    for name in ("nowhere", "failing", "well"):
+        channel(world, "webhook", posts.url, name=name)
+    with world.db.transaction() as session:
+        session.execute(update(Channel).where(col(Channel.name) == "nowhere").values(target="https://x..example"))
+        session.execute(update(Channel).where(col(Channel.name) == "failing").values(kind="email", target="owner"))
+    confirm(world)
+    planning.plan(world.db, LATER, YEARS)
+    settings = Settings.load(data_dir=tmp_path, database_url=world.db.url).model_copy(update={"smtp_url": None})
+    parts = make(settings)
+    telling._send(parts)
+    parts.database.close()
+    assert len(posts.received) == 1
+    told = {one.channel_id: (one.state, one.error) for one in world.all(Notification)}
+    assert told == {
+        1: ("pending", "no answer: UnicodeError"),
+        2: ("pending", "failed: AttributeError"),
+        3: ("sent", ""),
+    }
+
+
+def test_of_an_answer_that_never_ends_the_beginning_is_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            peer, _ = server.accept()
+            with peer, contextlib.suppress(OSError):
+                peer.sendall(b"HTTP/1.1 403 No\r\n\r\n")
+                while True:
+                    peer.sendall(b"x" * 1000)
+
+        threading.Thread(target=drip, daemon=True).start()
+        answer = posting.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}", {}, 60.0)
+    assert (answer.status, answer.text) == (403, "x" * 2000)
 
 
 def test_a_channels_own_text_and_what_it_may_not_do(world: World, posts: Posts) -> None:

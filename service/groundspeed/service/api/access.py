@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
 from fastapi.concurrency import run_in_threadpool
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.api.auth import cookies
 from groundspeed.service.api.auth.origin import SAFE, same_origin
 from groundspeed.service.control.wiring import Parts
@@ -114,7 +114,7 @@ def _refuse_foreign(request: Request, parts: Parts) -> None:
 
 
 def _host(origin: str) -> str:
-    return urlsplit(origin).hostname or ""
+    return apart(origin).hostname or ""
 
 
 PrincipalDep = Annotated[Principal, Depends(principal)]

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from groundspeed.service.errors import GroundspeedError, TooMany, Unauthorized
 from groundspeed.service.wire import v1
@@ -32,6 +33,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(NoConnection, _database)
     app.add_exception_handler(DataError, _out_of_range)
     app.add_exception_handler(OverflowError, _out_of_range)  # how SQLite's driver says the same
+    app.add_exception_handler(ClientDisconnect, _cut)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -64,6 +66,11 @@ async def _database(_request: Request, error: Exception) -> Response:
 
 async def _out_of_range(_request: Request, _error: Exception) -> Response:
     return problem(422, "invalid", "A number or a text is out of the range that can be stored.", "Correct it.")
+
+
+async def _cut(_request: Request, _error: Exception) -> Response:
+    """Whoever asked is gone: the log says so in its line, and nobody reads the rest."""
+    return problem(400, "cut", "The body ended before its length.", "Send it again.")
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
-from croniter import croniter
+from croniter import CroniterBadDateError, croniter
 
 from groundspeed.service.config.model import ProjectConfig
+
+_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,20 @@ def _suites(config: ProjectConfig) -> Iterator[Mistake]:
                 yield Mistake(("suite", index, "params", name), "the list holds a value twice")
 
 
+def _wrong_cron(text: str) -> str:
+    """Why this is no time that comes again, the same whoever works it out; empty: it is one."""
+    fields = text.split()
+    alias = len(fields) == 1 and text.startswith("@")
+    at_random = any(re.match(r"[rh](\W|$)", field, re.IGNORECASE) for field in fields)
+    if not (alias or len(fields) == 5) or at_random or not croniter.is_valid(text):
+        return "is no cron expression (minute hour day month weekday, such as '0 3 * * *')"
+    try:
+        croniter(text, _SOME_DAY).get_next()
+    except CroniterBadDateError:
+        return "never comes: there is no such day"
+    return ""
+
+
 def _schedules(config: ProjectConfig) -> Iterator[Mistake]:
     suites = [suite.name for suite in config.suite]
     seen: set[str] = set()
@@ -91,11 +109,8 @@ def _schedules(config: ProjectConfig) -> Iterator[Mistake]:
                 ("schedule", index, "name"), f"a second schedule named {schedule.name!r}: names must be unique"
             )
         seen.add(schedule.name)
-        if not croniter.is_valid(schedule.cron):
-            yield Mistake(
-                ("schedule", index, "cron"),
-                f"{schedule.cron!r} is no cron expression (minute hour day month weekday, such as '0 3 * * *')",
-            )
+        if why := _wrong_cron(schedule.cron):
+            yield Mistake(("schedule", index, "cron"), f"{schedule.cron!r} {why}")
         for place, name in enumerate(schedule.suites):
             if name not in suites:
                 yield Mistake(("schedule", index, "suites", place), f"no suite is named {name!r}. {near(name, suites)}")

@@ -6,6 +6,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from groundspeed.service.control.named import task
+from groundspeed.service.control.steps import Steps
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.forge.events import read_event
@@ -47,24 +48,27 @@ def answered(request_id: int) -> None:
     progress.of_request(_bound[0].database, request_id, _now())
 
 
-def tick(parts: Parts, now: datetime) -> None:
+def tick(parts: Parts, steps: Steps, now: datetime) -> None:
     """What a lost message left undone, and what is due by the clock. Without a forge only deliveries are worked on."""
-    for delivery_id in deliveries.waiting(parts.database, now):
-        deliveries.process(parts.database, delivery_id, read_event, now)
+    db, desk = parts.database, parts.desk
+    steps.each(
+        "delivery",
+        lambda: deliveries.waiting(db, now),
+        lambda one: deliveries.process(db, one, read_event, now),
+    )
     if not _forgot or now - _forgot[-1] > _FORGET_EVERY:
         _forgot[:] = [now]
-        deliveries.forget(parts.database, now)
-    desk = parts.desk
+        steps.take("forgetting deliveries", lambda: deliveries.forget(db, now))
     if desk is None:
         return
-    for pull_id in evaluate.waiting(parts.database, now):
-        _evaluate(desk, pull_id)
-    progress.look(desk, now)
-    issues.look(parts.database, now)
-    for action_id in outgoing.waiting(parts.database, now):
-        perform.perform(desk, action_id, _now())
-    for repository_id in reconcile.waiting(parts.database, now, desk.patience.reconcile_s):
-        reconcile.reconcile(desk, repository_id, _now())
+    steps.each("pull request", lambda: evaluate.waiting(db, now), lambda one: _evaluate(desk, one))
+    steps.take("progress of pull requests", lambda: progress.look(desk, now))
+    steps.take("issues", lambda: issues.look(db, now))
+    steps.each("action", lambda: outgoing.waiting(db, now), lambda one: perform.perform(desk, one, _now()))
+    every = desk.patience.reconcile_s
+    steps.each(
+        "repository", lambda: reconcile.waiting(db, now, every), lambda one: reconcile.reconcile(desk, one, _now())
+    )
 
 
 def _evaluate(desk: Desk, pull_id: int) -> None:

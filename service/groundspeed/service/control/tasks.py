@@ -12,6 +12,7 @@ from groundspeed.service.control import pulls, telling, webhook
 from groundspeed.service.control.app import TICK
 from groundspeed.service.control.named import task
 from groundspeed.service.control.relay import send_left_behind
+from groundspeed.service.control.steps import Steps
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.usecases import (
@@ -94,27 +95,25 @@ def _hook(parts: Parts, part_id: int) -> None:
 def tick() -> None:
     """Whatever a lost message left undone is found here, and what is due by the clock begins."""
     parts, now = _parts(), _now()
-    leases.expire(parts.database, now, parts.policy)
-    analyse.analyse_dirty(parts.database, now)
-    for request_id in watch.pending(parts.database, now):
-        plan(request_id)
-    for project_id in watch.due(parts.database, now):
-        watch_project(project_id)
-    for project_id in followup.waiting(parts.database, now):
-        follow_up(project_id)
-    environment_changes.plan(parts.database, now)
-    campaign_step.tick(parts.database, now, parts.settings.node_silent_s)
-    hooks.forgotten(parts.database, now, parts.settings.campaign_hook_s)
-    jobs.announce_forgotten(parts.database, now, parts.settings.hint_after_s)
-    outbox.forget_sent(parts.database, now)
-    silence.look(
-        parts.database, silence.limits_of(parts.settings.node_silent_s, parts.settings.series_silent_days), now
-    )
-    keep = retention.policy_of(parts.settings.keep_samples_days, parts.settings.keep_logs_days)
-    retention.thin(parts.database, keep, now, steps=2)
-    pulls.tick(parts, now)
-    telling.tick(parts, now)
-    send_left_behind(parts.database)
+    db, settings = parts.database, parts.settings
+    steps = Steps(db)
+    steps.take("expiring leases", lambda: leases.expire(db, now, parts.policy))
+    steps.take("analysing", lambda: analyse.analyse_dirty(db, now))
+    steps.each("request", lambda: watch.pending(db, now), plan)
+    steps.each("project", lambda: watch.due(db, now), watch_project)
+    steps.each("following up project", lambda: followup.waiting(db, now), follow_up)
+    steps.take("changes of environments", lambda: environment_changes.plan(db, now))
+    steps.take("campaigns", lambda: campaign_step.tick(db, now, settings.node_silent_s))
+    steps.take("hooks of campaigns", lambda: hooks.forgotten(db, now, settings.campaign_hook_s))
+    steps.take("announcing jobs", lambda: jobs.announce_forgotten(db, now, settings.hint_after_s))
+    steps.take("forgetting messages", lambda: outbox.forget_sent(db, now))
+    silent = silence.limits_of(settings.node_silent_s, settings.series_silent_days)
+    steps.take("looking for silence", lambda: silence.look(db, silent, now))
+    keep = retention.policy_of(settings.keep_samples_days, settings.keep_logs_days)
+    steps.take("retention", lambda: retention.thin(db, keep, now, steps=2))
+    pulls.tick(parts, steps, now)
+    steps.take("notifications", lambda: telling.tick(parts, now))
+    steps.take("messages left behind", lambda: send_left_behind(db))
 
 
 def _said(work: Callable[[], object], what: str) -> None:

@@ -9,8 +9,10 @@ from functools import partial
 
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.notify import senders
+from groundspeed.service.settings import Settings
 from groundspeed.service.usecases import ignoring, owning
 from groundspeed.service.usecases.notifications import delivery, planning
+from groundspeed.service.usecases.notifications.delivery import Batch, NotToldError
 
 log = logging.getLogger(__name__)
 _busy = threading.Lock()
@@ -36,12 +38,23 @@ def tick(parts: Parts, now: datetime) -> None:
     tell(parts)
 
 
+def _tell(settings: Settings, batch: Batch) -> None:
+    """One channel; whatever is wrong with it, the others are told."""
+    try:
+        senders.send(settings, batch)
+    except NotToldError:
+        raise
+    except Exception as error:  # an edge: what others gave as an address can stumble over anything on its way
+        log.exception("channel %r cannot be told", batch.channel)
+        raise NotToldError(f"failed: {type(error).__name__}") from error
+
+
 def _send(parts: Parts) -> None:
     """One at a time in a process; two processes take different rows."""
     if not _busy.acquire(blocking=False):
         return
     try:
-        send = partial(senders.send, parts.settings)
+        send = partial(_tell, parts.settings)
         while delivery.deliver(parts.database, datetime.now(UTC), send):
             pass
     except Exception:  # a thread's edge: the database is away, and the next tick tries again

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import httpx
+from groundspeed.service import posting
 
 
 def post(address: str, body: dict[str, Any], *, limit_s: float) -> str:
     """Why it failed; empty: the other side said yes (2xx). Redirects are not followed."""
     try:
-        reply = httpx.post(address, json=body, timeout=limit_s)
-    except httpx.HTTPError as error:
-        return f"{type(error).__name__}: {error}"
-    return "" if reply.is_success else f"it answered {reply.status_code}: {reply.text[:200]}"
+        reply = posting.post(address, json.dumps(body).encode(), {"Content-Type": "application/json"}, limit_s)
+    except posting.NoAnswerError as error:
+        return f"no answer: {error}"
+    return "" if reply.yes else f"it answered {reply.status}: {reply.text[:200]}"

@@ -10,12 +10,12 @@ import ssl
 import time
 from email.message import EmailMessage
 from email.utils import formatdate
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-import httpx
-
+from groundspeed.service.addresses import apart
 from groundspeed.service.errors import Invalid
 from groundspeed.service.notify import render
+from groundspeed.service.posting import NoAnswerError, post
 from groundspeed.service.settings import Settings
 from groundspeed.service.usecases.notifications.channels import OWNER
 from groundspeed.service.usecases.notifications.delivery import Batch, NotToldError
@@ -39,7 +39,7 @@ def send(settings: Settings, batch: Batch) -> None:
 
 def _post(batch: Batch, body: object) -> None:
     """Signed when the channel has a secret. Redirections are not followed: they could lead anywhere."""
-    raw = json.dumps(body, ensure_ascii=False).encode()
+    raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     stamp = str(int(time.time()))
     headers = {
         "Content-Type": "application/json",
@@ -51,16 +51,16 @@ def _post(batch: Batch, body: object) -> None:
         mac = hmac.new(batch.secret.encode(), f"{stamp}.".encode() + raw, hashlib.sha256).hexdigest()
         headers["Groundspeed-Signature"] = f"sha256={mac}"
     try:
-        reply = httpx.post(batch.target, content=raw, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise NotToldError(f"no answer: {type(error).__name__}") from error
-    if not 200 <= reply.status_code < 300:
-        final = reply.status_code < 500 and reply.status_code not in _TRY_AGAIN
-        raise NotToldError(f"answered {reply.status_code}: {reply.text[:200]}", final=final)
+        reply = post(batch.target, raw, headers, _TIMEOUT_S)
+    except NoAnswerError as error:
+        raise NotToldError(f"no answer: {error}") from error
+    if not reply.yes:
+        final = reply.status < 500 and reply.status not in _TRY_AGAIN
+        raise NotToldError(f"answered {reply.status}: {reply.text[:200]}", final=final)
 
 
 def _mail(settings: Settings, batch: Batch) -> None:
-    server = urlsplit(settings.smtp_url.get_secret_value())
+    server = apart(settings.smtp_url.get_secret_value())
     if not server.hostname:
         raise NotToldError("no mail server: set GROUNDSPEED_SMTP_URL")
     to = recipients(batch)
@@ -101,7 +101,7 @@ def recipients(batch: Batch) -> list[str]:
 
 def _letter(settings: Settings, batch: Batch, to: list[str]) -> EmailMessage:
     """Its Message-ID is the batch's, so that a repeat is known as one; letters on one regression make a thread."""
-    host = urlsplit(settings.base_url).hostname or "localhost"
+    host = apart(settings.base_url).hostname or "localhost"
     letter = EmailMessage()
     letter["From"] = settings.mail_from
     letter["To"] = ", ".join(to)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.api.access import Now, Operator, Triager
 from groundspeed.service.api.auth.origin import same_origin
 from groundspeed.service.api.routes.loaders import Db, small_id
@@ -29,7 +29,7 @@ router = APIRouter(
 
 def _back(request: Request, path: str) -> Response:
     """To the page that the form stood on, when it is one of ours."""
-    referer = urlsplit(request.headers.get("referer", ""))
+    referer = apart(request.headers.get("referer", ""))
     here = referer.netloc == request.headers.get("host") and referer.path.startswith("/")
     where = f"{referer.path}?{referer.query}" if here and referer.query else referer.path if here else path
     return RedirectResponse(where, SEE_OTHER)

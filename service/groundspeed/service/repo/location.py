@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.errors import Invalid
 from groundspeed.service.repo.git import GitFailed, git
 
@@ -25,7 +26,7 @@ def canonical(location: str) -> str:
         raise Invalid(f"{location!r} is no repository.", "Give a path or a URL (https://, ssh:// or git@host:path).")
     if "://" in location:
         return _url(location)
-    if _SCP.match(location) and not Path(location).exists():
+    if _SCP.match(location) and not os.path.exists(location):  # noqa: PTH110 - this one never raises
         return location
     return _folder(location)
 
@@ -38,7 +39,7 @@ def mirror_name(url: str) -> str:
 
 def authorization(url: str, secret: str) -> dict[str, str]:
     """Environment that gives ``secret`` to git for the host of ``url`` alone; it never stands in an argument."""
-    parts = urlsplit(url)
+    parts = apart(url)
     if parts.scheme not in {"https", "http"}:
         return {}
     user_secret = secret if ":" in secret else f"x-access-token:{secret}"
@@ -51,7 +52,9 @@ def authorization(url: str, secret: str) -> dict[str, str]:
 
 
 def _url(location: str) -> str:
-    parts = urlsplit(location)
+    parts = apart(location)
+    if not parts.netloc and not parts.path:
+        raise Invalid(f"{location[:200]!r} is no URL.", "Give one like https://host/owner/name, or a path.")
     if parts.scheme not in _SCHEMES:
         allowed = ", ".join(sorted(_SCHEMES))
         raise Invalid(f"A repository cannot be reached by {parts.scheme}://.", f"Use one of {allowed}, or a path.")
@@ -66,8 +69,15 @@ def _url(location: str) -> str:
 
 
 def _folder(location: str) -> str:
-    path = Path(location).expanduser().absolute()
-    if not path.is_dir():
+    try:
+        path = Path(location).expanduser().absolute()
+        there = path.is_dir()
+    except (OSError, RuntimeError) as error:  # not to be looked at, too long, the home of nobody
+        why = getattr(error, "strerror", None) or str(error)
+        raise Invalid(
+            f"{location[:200]!r} cannot be looked at: {why}.", "Give a path that this user may read."
+        ) from None
+    if not there:
         raise Invalid(f"{path} is not a folder.", "Give the path of a git repository, or a URL.")
     try:
         if git("rev-parse", "--is-bare-repository", cwd=path).strip() == "true":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from fastapi import Request
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.errors import Forbidden
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -18,7 +17,7 @@ def same_origin(request: Request) -> None:
     it. One that says neither is refused.
     """
     origin = request.headers.get("origin", "")
-    if origin not in {"", "null"} and urlsplit(origin).netloc in _ours(request):
+    if origin not in {"", "null"} and apart(origin).netloc in _ours(request):
         return
     if not origin and request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}:
         return
@@ -27,4 +26,4 @@ def same_origin(request: Request) -> None:
 
 def _ours(request: Request) -> set[str]:
     """The host that was asked for, and the one that the service is known by (a proxy may change the first)."""
-    return {request.headers.get("host", ""), urlsplit(request.app.state.settings.public_url).netloc} - {""}
+    return {request.headers.get("host", ""), apart(request.app.state.settings.public_url).netloc} - {""}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.api.access import Now, PartsDep
 from groundspeed.service.api.auth import cookies
 from groundspeed.service.api.auth.origin import same_origin
@@ -44,7 +44,7 @@ def _one(providers: dict[str, Provider], key: str) -> Provider:
 
 def inside(where: str) -> str:
     """The path and query of an address of ours, else "/": nobody is sent to another site after signing in."""
-    url = urlsplit(where)
+    url = apart(where)
     plain = where.startswith("/") and not where.startswith(("//", "/\\")) and not url.netloc and not url.scheme
     return where if plain and where.isprintable() and len(where) <= 2000 else "/"
 

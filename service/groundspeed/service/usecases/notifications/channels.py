@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlsplit
 
 from sqlalchemy import delete, func, select
 from sqlmodel import Session, col
 
+from groundspeed.service.addresses import apart, named
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.notification_tables import Channel, Notification
 from groundspeed.service.db.tables import AuditEntry, Project
@@ -96,8 +96,8 @@ def _addresses(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    url = urlsplit(text.strip())
-    if url.scheme not in {"http", "https"} or not url.hostname or not text.strip().isprintable() or " " in text.strip():
+    url = apart(text.strip())
+    if url.scheme not in {"http", "https"} or not named(url.hostname) or not text.isprintable() or " " in text.strip():
         raise Invalid("That is no address to post to.", "Give one that starts with https://.")
     return text.strip()
 
@@ -156,7 +156,7 @@ def listed(session: Session) -> Sequence[tuple[Channel, str | None, str, str]]:
 
 def shown(kind: str, target: str) -> str:
     """Where a channel leads, without what would let others post there."""
-    return target if kind == "email" else f"{urlsplit(target).scheme}://{urlsplit(target).netloc.rpartition('@')[2]}/…"
+    return target if kind == "email" else f"{apart(target).scheme}://{apart(target).netloc.rpartition('@')[2]}/…"
 
 
 def _note(session: Session, action: str, name: str, actor: str, now: datetime, data: dict[str, object]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from urllib.parse import urlsplit
 
 from sqlalchemy import select
 from sqlmodel import Session, col
 
+from groundspeed.service.addresses import apart
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeIssue, ForgeRepository
 from groundspeed.service.db.identities import ensure
@@ -78,7 +78,7 @@ def _link(session: Session, found: ForgeRepository, project: Project) -> None:
 def address(url: str) -> str | None:
     """``host/owner/name`` in lower case, whether the URL is for https, ssh or scp; None for a path."""
     if "://" in url:
-        parts = urlsplit(url)
+        parts = apart(url)
         host, path = parts.hostname or "", parts.path
     elif (found := _SCP.match(url)) is not None and not url.startswith(("/", ".")):
         host, path = found[1], found[2]

@@ -55,6 +55,16 @@ def test_the_state_stays_small():
     assert DetectorState.from_bytes(b"something else") is None
 
 
+def test_a_state_that_was_cut_off_or_overwritten_is_none():
+    """So that the series is looked at from all points again, and no analysis fails for ever."""
+    data = detect(series(values(60, ((30, 1.2),), 0.01, 3))).state.to_bytes()
+    assert DetectorState.from_bytes(data) is not None
+    assert [k for k in range(len(data)) if DetectorState.from_bytes(data[:k]) is not None] == []
+    assert DetectorState.from_bytes(data + b"\0" * 8) is None
+    assert DetectorState.from_bytes(b"GSD1" + data[4:]) is None
+    assert DetectorState.from_bytes(data[:8] + zlib.compress(b'{"version": "2"}') + data[40:]) is None
+
+
 def test_a_state_of_the_older_form_is_read():
     """Which had x itself and the values among what is compressed, at whatever level."""
     steps = detect_columns(SeriesData("s", -1, "time", ()), columns_of(values(300, ((150, 1.2),), 0.01, 3)))

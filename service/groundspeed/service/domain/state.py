@@ -53,9 +53,21 @@ class DetectorState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "DetectorState | None":
-        """None when the bytes are another detector version's: detect from all points again."""
+        """None when the bytes are another detector version's, or no whole state: detect from all points again."""
         if len(data) < _HEADER.size or data[:4] not in {_MAGIC, _OLDER}:
             return None
+        try:
+            return cls._read(data)
+        except (
+            zlib.error,
+            ValueError,
+            KeyError,
+            TypeError,
+        ):  # cut off or overwritten, it fails anywhere
+            return None
+
+    @classmethod
+    def _read(cls, data: bytes) -> "DetectorState | None":
         magic, length = _HEADER.unpack_from(data)
         packed = zlib.decompressobj()
         body = packed.decompress(data[_HEADER.size :])
@@ -69,7 +81,9 @@ class DetectorState:
         else:
             arrays = zlib.decompressobj()
             gaps, count, environment = np.frombuffer(arrays.decompress(packed.unused_data), np.int64).reshape(3, n)
-            x, y = gaps.cumsum(), np.frombuffer(arrays.unused_data, np.float64, n)
+            x, y = gaps.cumsum(), np.frombuffer(arrays.unused_data, np.float64)
+            if not arrays.eof or y.size != n:
+                return None
         many = tuple((int(i), tuple(map(float, v))) for i, v in doc["many"])
         kept = doc["offset"], doc["lock"], doc["sealed"]
         stretch = Stretch(x, y, count, environment, tuple(doc["names"]), many, *kept)

@@ -67,6 +67,13 @@ def test_a_table_needs_a_mapping_and_takes_one(tmp_path: Path) -> None:
     words = ("--map", "benchmark=who", "--map", "metric=lat_ms:ms", "--map", "commit=sha")
     code, text = invoke("import", tmp_path / "t.csv", "-p", "demo", "--data", tmp_path / "data", "--json", *words)
     assert (code, json.loads(text)["results"], json.loads(text)["failures"]) == (0, 1, 1)
+    (tmp_path / "h.json").write_text('{"results": [{"command": "sleep 0", "mean": 0.1, "times": [0.1, 0.1]}]}')
+    (tmp_path / "none.csv").write_text("one,two\nx,1\n")
+    files = [tmp_path / name for name in ("t.csv", "h.json", "none.csv")]
+    code, text = invoke("import", *files, "-p", "demo", "--data", tmp_path / "other", "--json", *words)
+    told = json.loads(text)
+    assert (code, told["results"], len(told["refused"])) == (1, 2, 1)
+    assert "none.csv:1: has no column lat_ms, sha, who." in told["refused"][0]
     with pytest.raises(Invalid, match="no role of a column"):
         invoke("import", tmp_path / "t.csv", "-p", "demo", "--data", tmp_path / "data", "--map", "colour=who")
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import multiprocessing
 import shutil
+import tarfile
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +23,7 @@ from formats import trees
 from formats.test_importing import NOW, bring, rows
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
+from groundspeed.service.errors import Invalid
 from groundspeed.service.usecases import import_finish, import_readers, import_sources, importing, receiving
 
 SHA = "abcdef1234567890abcdef1234567890abcdef12"
@@ -151,3 +158,42 @@ def plain(found: Any) -> tuple[int, str]:
     """How many values a file holds, and why it was refused."""
     items, refused = found
     return sum(one.read for one in items if hasattr(one, "read")), str(refused)
+
+
+@pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "tar.gz", "zip"])
+def test_what_is_sent_packed_may_not_become_anything(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, packing: str
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_UNPACKED_BYTES", 200_000)
+    importing.run(sqlite_database, importing.Options("demo", ()), NOW)
+    text = b"\n" * 300_000
+    plain = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
+    body = plain[packing](text) if packing in plain else _archive(packing, {"t.csv": text})
+    with pytest.raises(Invalid, match="unpacks to more than"):
+        receiving.receive(sqlite_database, "demo", f"t.{packing}", body, NOW, form="csv")
+
+
+def test_archives_in_archives_come_to_an_end(sqlite_database: Database) -> None:
+    """There are some that hold themselves, to any depth."""
+    importing.run(sqlite_database, importing.Options("demo", ()), NOW)
+    body = b""
+    for _ in range(10):
+        body = _archive("zip", {"t.csv": b"benchmark,value,unit,commit\nx,1,s,abcdef1\n", "r.zip": body})
+    summary = receiving.receive(sqlite_database, "demo", "r.zip", body, NOW)
+    assert [str(one) for one in summary.refused if "other archives" in one.reason]
+    assert summary.read == import_sources.MAX_DEPTH + 1
+
+
+def _archive(kind: str, files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return out.getvalue()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return out.getvalue()

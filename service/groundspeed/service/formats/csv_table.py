@@ -54,6 +54,16 @@ def sniff(head: str) -> bool:
     return False
 
 
+def has(head: str, mapping: ColumnMap) -> bool:
+    """Whether one of the first lines is a header with all columns that the mapping names."""
+    wanted = set(used_by(mapping))
+    for line in head.replace("\0", "").splitlines()[:50]:
+        mark = mapping.delimiter or delimiter_of(line)
+        if wanted <= {cell.strip() for row in csv.reader([line.lstrip("#")], delimiter=mark) for cell in row}:
+            return True
+    return False
+
+
 @dataclass(slots=True)
 class _Table:
     """Rows of cells with the line that each ends in; the header is the first line that can be one."""

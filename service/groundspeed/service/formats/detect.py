@@ -37,6 +37,7 @@ from groundspeed.service.formats import (
     superbench_logs,
     tables_of_tools,
 )
+from groundspeed.service.formats.csv_columns import ColumnMap
 from groundspeed.service.formats.records import Item, Refused, sound
 from groundspeed.service.formats.source import HEAD_BYTES, Document
 
@@ -103,6 +104,21 @@ def detect(document: Document) -> Format:
         document.where(1),
         _advice(head) or f"Known are {', '.join(sorted(BY_NAME))}; for a table give --map.",
     )
+
+
+def is_table(document: Document, mapping: ColumnMap | None, form: str) -> bool:
+    """Whether a mapping of columns is about this document: when it has them, and when no other format knows it.
+
+    Files of several tools can so be brought with one mapping. Raises :class:`Refused` when it cannot be unpacked.
+    """
+    if mapping is None or form not in {"", csv_table.NAME}:
+        return False
+    if form or csv_table.has(document.head(), mapping):
+        return True
+    try:
+        return detect(document).name == csv_table.NAME
+    except Refused:
+        return True  # which says what columns it has
 
 
 def _windows(document: Document) -> Iterator[str]:

@@ -25,7 +25,7 @@ BRIEF_CHARS = 4000
 HEAD_BYTES = 64 * 1024
 
 _MAGIC = ((b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"))
-_UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+UNPACK_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class Document:
 
     name: str
     open: Callable[[], IO[bytes]]
+    room: int = 0
+    """Bytes that it may unpack to; 0: as many as there are, where it is read in pieces."""
 
     @property
     def path(self) -> PurePosixPath:
@@ -60,14 +62,15 @@ class Document:
             elif packing == "bzip2":
                 unpacked = bz2.BZ2File(raw)
             with unpacked:
-                yield unpacked
+                bounded: Any = _Bounded(unpacked, self.room) if packing and self.room else unpacked
+                yield bounded
 
     def head(self) -> str:
         """The first 64 KiB as text."""
         try:
             with self.stream() as stream:
                 return _decoded(stream.read(HEAD_BYTES))
-        except _UNPACK_ERRORS as error:
+        except UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
 
     def data(self) -> bytes:
@@ -75,7 +78,7 @@ class Document:
         try:
             with self.stream() as stream:
                 data = stream.read(MAX_DOCUMENT_BYTES + 1)
-        except _UNPACK_ERRORS as error:
+        except UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", advice="Is the file complete?")
         if len(data) > MAX_DOCUMENT_BYTES:
             self.refuse(f"is longer than {MAX_DOCUMENT_BYTES >> 20} MiB.", advice="Split it.")
@@ -95,7 +98,7 @@ class Document:
                     if len(line) >= MAX_LINE_CHARS:
                         self.refuse(f"a line is longer than {MAX_LINE_CHARS >> 20} MiB.", number)
                     yield number, line.rstrip("\r\n")
-        except _UNPACK_ERRORS as error:
+        except UNPACK_ERRORS as error:
             self.refuse(f"cannot be unpacked ({error}).", number, "Is the file complete?")
 
     def brief_lines(self) -> Iterator[tuple[int, str]]:
@@ -106,6 +109,28 @@ class Document:
     def json(self) -> Any:
         """All of it as JSON (NaN and Infinity are read); refused with the line where it breaks."""
         return loads(self.text(), self)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends with an error where it would give more than so many bytes."""
+
+    def __init__(self, stream: IO[bytes], room: int) -> None:
+        self._stream, self._room = stream, room
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, self._room + 1) if size >= 0 else self._room + 1)
+        if self._stream.tell() > self._room:
+            raise OSError(f"it unpacks to more than {self._room >> 20} MiB")
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
 
 
 def _encoding(start: bytes) -> str:

@@ -107,7 +107,7 @@ class _How:
 
     def items(self, document: Document) -> Iterator[Item]:
         """What a file holds; raises :class:`Refused` when the first is asked for."""
-        if self.mapping is not None and (self.form or csv_table.NAME) == csv_table.NAME:
+        if detect.is_table(document, self.mapping, self.form):
             yield from csv_table.parse(document, self.mapping)
         else:
             yield from detect.parse(document, self.form)

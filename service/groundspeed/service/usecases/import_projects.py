@@ -9,7 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from groundspeed.service.formats import codespeed, conbench, detect, pytorch_hud
+from groundspeed.service.formats import codespeed, conbench, csv_table, detect, pytorch_hud
+from groundspeed.service.formats.csv_table import ColumnMap
 from groundspeed.service.formats.records import Item, Record, Refused, Skipped
 from groundspeed.service.formats.source import Document
 
@@ -29,11 +30,15 @@ class OneProject:
         self._wanted = wanted
         self._found = ""
 
-    def only(self, document: Document, form: str = "") -> Iterator[Item]:
-        """The items of a document; they are read twice where they may be of several projects.
+    def only(self, document: Document, form: str = "", mapping: ColumnMap | None = None) -> Iterator[Item]:
+        """The items of a document; they are read twice where they may be of several projects. ``mapping`` is for tables
+        among them.
 
         Raises :class:`Refused` when they are of several, or of another than those of the documents before.
         """
+        if detect.is_table(document, mapping, form):
+            yield from csv_table.parse(document, mapping)
+            return
         name = form or detect.detect(document).name
         if name not in _NAMING or self._wanted == ALL:
             yield from detect.parse(document, name)

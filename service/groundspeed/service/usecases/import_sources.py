@@ -25,6 +25,8 @@ from groundspeed.service.usecases.import_readers import Readers
 
 MAX_UNPACKED_BYTES = 20 * 1024**3
 MAX_FILES = 1_000_000
+MAX_DEPTH = 4
+"""So many archives may lie in one another; there are some that hold themselves."""
 _CRITERION = {"benchmark.json", "estimates.json", "sample.json"}
 _IGNORED = {".git", "published", "html", "graphs", "node_modules", "__pycache__"}
 """What asv and others make of results is not imported again."""
@@ -66,6 +68,10 @@ class Sources:
     """Everything below ``paths``. A context manager: leaving it deletes what was unpacked."""
 
     paths: Sequence[Path]
+    room: int = MAX_UNPACKED_BYTES
+    """Bytes that all archives together may unpack to; what one takes is taken off."""
+    document_room: int = 0
+    """Bytes that a single packed file may unpack to; 0: any number, where it is read in pieces."""
     refused: list[Refused] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _found: Iterator[Source] | None = None
@@ -117,27 +123,42 @@ class Sources:
                 raise Invalid(f"There is no {path}.", "Give a file, an archive or a folder of results.")
         for path in self.paths:
             if path.is_file() and is_archive(path.name):
-                yield from self._folder(self._unpacked(path), path.name)
+                yield from self._folder(self._unpacked(path), path.name, 1)
             elif path.is_file():
-                yield Single(document_of(path, path.name))
+                yield Single(document_of(path, path.name, self.document_room))
             else:
-                yield from self._folder(path, "")
+                yield from self._folder(path, "", 0)
 
-    def _unpacked(self, path: Path) -> Path:
+    def _unpacked(self, path: Path, depth: int = 0) -> Path:
+        if depth > MAX_DEPTH:
+            raise Invalid(f"{path.name} lies in {depth} other archives.", "Unpack it yourself.")
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="groundspeed-import-")))
         try:
             if path.name.lower().endswith(".zip"):
                 with zipfile.ZipFile(path) as archive:
-                    _check_size(path, (entry.file_size for entry in archive.infolist()))
+                    for entry in archive.infolist():
+                        self._take(path, entry.file_size)
                     archive.extractall(folder)  # noqa: S202 - sizes are checked, and zipfile keeps names inside
             else:
                 with tarfile.open(path) as archive_:
-                    _extract(path, archive_, folder)
+                    self._extract(path, archive_, folder)
         except _UNPACK_ERRORS as error:
             raise Invalid(f"{path.name} cannot be unpacked ({error}).", "Is the archive complete?") from error
         return folder
 
-    def _folder(self, folder: Path, label: str) -> Iterator[Source]:
+    def _extract(self, path: Path, archive: tarfile.TarFile, folder: Path) -> None:
+        """Plain files and folders only, inside ``folder``; links and devices are left out."""
+        for member in archive:
+            self._take(path, member.size)
+            if member.isfile() or member.isdir():
+                archive.extract(member, folder, filter="data", set_attrs=False)
+
+    def _take(self, path: Path, size: int) -> None:
+        if size > self.room:
+            raise Invalid(f"{path.name} unpacks to more than is taken in at once.", "Unpack it yourself.")
+        self.room -= size
+
+    def _folder(self, folder: Path, label: str, depth: int) -> Iterator[Source]:
         """Trees first recognised by their descriptions; what is left over is taken file by file."""
         files = sorted(self._walk(folder, folder, label))
         if len(files) > MAX_FILES:
@@ -159,18 +180,18 @@ class Sources:
             if path in taken or path.name == "asv.conf.json":
                 continue
             if is_archive(path.name):
-                yield from self._inner(path, _name(path, folder, label))
+                yield from self._inner(path, _name(path, folder, label), depth)
                 continue
-            yield Single(document_of(path, _name(path, folder, label)))
+            yield Single(document_of(path, _name(path, folder, label), self.document_room))
 
-    def _inner(self, path: Path, name: str) -> Iterator[Source]:
+    def _inner(self, path: Path, name: str, depth: int) -> Iterator[Source]:
         """An archive inside a folder."""
         try:
-            unpacked = self._unpacked(path)
+            unpacked = self._unpacked(path, depth)
         except Invalid as error:
             self.refused.append(Refused(error.title, Where(name), error.advice))
             return
-        yield from self._folder(unpacked, name)
+        yield from self._folder(unpacked, name, depth + 1)
 
     def _walk(self, at: Path, folder: Path, label: str) -> Iterator[Path]:
         """The files below ``at``; a folder that cannot be read is refused."""
@@ -224,29 +245,10 @@ def _name(path: Path, folder: Path, label: str) -> str:
     return f"{label}/{inside}" if label else inside
 
 
-def document_of(path: Path, name: str) -> Document:
-    """A file under the name that messages give it."""
+def document_of(path: Path, name: str, room: int = 0) -> Document:
+    """A file under the name that messages give it; ``room``: bytes that it may unpack to."""
 
     def opened() -> IO[bytes]:
         return path.open("rb")
 
-    return Document(name, opened)
-
-
-def _check_size(path: Path, sizes: Iterator[int]) -> None:
-    total = 0
-    for size in sizes:
-        total += size
-        if total > MAX_UNPACKED_BYTES:
-            raise Invalid(f"{path.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB.", "Unpack it yourself.")
-
-
-def _extract(path: Path, archive: tarfile.TarFile, folder: Path) -> None:
-    """Plain files and folders only, inside ``folder``; links and devices are left out."""
-    total = 0
-    for member in archive:
-        total += member.size
-        if total > MAX_UNPACKED_BYTES:
-            raise Invalid(f"{path.name} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB.", "Unpack it yourself.")
-        if member.isfile() or member.isdir():
-            archive.extract(member, folder, filter="data", set_attrs=False)
+    return Document(name, opened, room)

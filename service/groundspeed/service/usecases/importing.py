@@ -324,17 +324,15 @@ class Importer:
             self.progress(self.summary, name)
 
     def _parsers(self, source: Single | CriterionTree) -> Iterator[tuple[str, Iterator[Item]]]:
-        from groundspeed.service.formats import criterion, csv_table
+        from groundspeed.service.formats import criterion
         from groundspeed.service.usecases.import_projects import OneProject
 
         if self._projects is None:
             self._projects = OneProject(self.options.project_from)
         if isinstance(source, CriterionTree):
             yield source.name, criterion.parse_tree(list(source.documents))
-        elif self.options.mapping is not None and (self.options.format or "csv") == "csv":
-            yield source.document.name, csv_table.parse(source.document, self.options.mapping)
         else:
-            yield source.document.name, self._projects.only(source.document, self.options.format)
+            yield source.document.name, self._projects.only(source.document, self.options.format, self.options.mapping)
 
     def _describe(self, source: AsvTree) -> None:
         benchmarks = {name: {k: v for k, v in b.items() if k != "code"} for name, b in source.tree.benchmarks.items()}

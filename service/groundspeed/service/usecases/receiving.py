@@ -22,18 +22,20 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Project
 from groundspeed.service.errors import Invalid, NotFound
-from groundspeed.service.formats.source import Document
+from groundspeed.service.formats.source import UNPACK_ERRORS, Document
 from groundspeed.service.usecases import importing
 from groundspeed.service.usecases.columns import columns
 from groundspeed.service.usecases.import_order import NO_GRAPH
 from groundspeed.service.usecases.import_places import Places
 from groundspeed.service.usecases.import_rows import Writer
-from groundspeed.service.usecases.import_sources import is_archive
+from groundspeed.service.usecases.import_sources import Sources, is_archive
 from groundspeed.service.usecases.import_summary import Summary
 from groundspeed.service.usecases.importing import Importer, Options
 
 FEW_BYTES = 1_000_000
 """A file up to this size looks up what it needs, and not all commits and jobs of its project ahead."""
+MAX_UNPACKED_BYTES = 128 * 2**20
+"""What is sent packed may become so much: a megabyte of some packings would keep the store busy for hours."""
 TRIES = 6
 """Of what stood in another's way: two that make the same rows in another order wait for one another on PostgreSQL."""
 _GIVE_WAY = {"40001", "40P01"}
@@ -59,10 +61,10 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
     importing.check_format(form)
     shown = re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted"
     options = Options(project, (), form, columns(mapping), commit, time)
-    if len(body) > FEW_BYTES or is_archive(shown):
+    document = Document(shown, lambda: io.BytesIO(body), MAX_UNPACKED_BYTES)
+    if _is_long(document, body) or is_archive(shown):
         summary = _again(db, lambda: _as_history(db, shown, body, options, now))
     else:
-        document = Document(shown, lambda: io.BytesIO(body))
         summary = _again(db, lambda: _in_one(db, document, options, now))
     if summary.refused and not summary.read:
         error = summary.refused[0]
@@ -91,7 +93,19 @@ def _as_history(db: Database, shown: str, body: bytes, options: Options, now: da
     with tempfile.TemporaryDirectory(prefix="groundspeed-post-") as folder:
         path = Path(folder) / shown
         path.write_bytes(body)
-        return importing.run(db, replace(options, paths=(path,), alone=False), now)
+        found = Sources((path,), MAX_UNPACKED_BYTES, MAX_UNPACKED_BYTES)
+        return importing.run(db, replace(options, paths=(path,), alone=False), now, sources=found)
+
+
+def _is_long(document: Document, body: bytes) -> bool:
+    """Whether there is much of it, once it is unpacked."""
+    if len(body) > FEW_BYTES:
+        return True
+    try:
+        with document.stream() as stream:
+            return len(stream.read(FEW_BYTES + 1)) > FEW_BYTES
+    except UNPACK_ERRORS:
+        return False  # its reader says why
 
 
 def _in_one(db: Database, document: Document, options: Options, now: datetime) -> Summary:

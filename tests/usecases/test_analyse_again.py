@@ -219,3 +219,22 @@ def test_many_series_together_are_told_the_same_as_one_by_one(world: World, monk
             session.execute(delete(table))
     analyse(world.db, ids, LATER)
     assert told()[:4] == alone[:4]
+
+
+@pytest.mark.parametrize(("many", "anew"), [(20, []), (1, []), (1, [2])], ids=["few", "many", "one anew"])
+def test_a_step_that_moves_in_two_series_at_once_stays_in_its_regression(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, many: int, anew: list[int]
+) -> None:
+    """The commit that was slow is measured again, and is fast: whoever took up the regression is not told of another."""
+    monkeypatch.setattr("groundspeed.service.usecases.analyse.MANY", many)
+    world = World(sqlite_database)
+    history(world, commits=26, time=(1.0, 20, 1.2), memory=(1e9, 20, 1.3))
+    analyse_dirty(world.db, LATER)
+    regressions.set_state(world.db, 1, "acknowledged", LATER, actor="ada")
+    for nth in range(5):
+        world.measure(world.revisions[20], time=1.0 + 0.001 * nth, memory=1e9 - 1e6 * nth)
+    for one in anew:
+        world.add(t.SeriesMark(series_id=one))
+    analyse_dirty(world.db, LATER)
+    assert spans(world) == [("regression", "acknowledged", 20, 21)]
+    assert [c.regression_id for c in world.all(t.ChangePoint)] == [1, 1]

@@ -1,22 +1,24 @@
 """Detection on arrival: what new results say about their series is worked out once, stored, and read by everybody.
 
-A series is one transaction, or many of a project together are, when many have news. Two analyses of a series wait for
-one another; results that arrive meanwhile leave a mark that the next one finds, so none is overlooked and none has to
-wait.
+Series whose news come together are one transaction: first each is brought up to date, then their regressions, so that a
+step that moves in several of them at once finds the others where they are now. Two analyses of a series wait for one
+another; results that arrive meanwhile leave a mark that the next one finds, so none is overlooked and none has to wait.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import delete, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.tables import Series, SeriesMark
+from groundspeed.service.db.sets import among, one_of
+from groundspeed.service.db.tables import ChangePoint, Series, SeriesMark
 from groundspeed.service.domain.detect import Detection, DetectorState, StaleStateError, detect
 from groundspeed.service.process import rare_collection
 from groundspeed.service.usecases import analyse_many, foretold, grouping
@@ -27,11 +29,20 @@ from groundspeed.service.usecases.detecting import Looked, continues
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.series import LoadedSeries, load_series
 
-_SERIES = held(select(Series).where(col(Series.id) == bindparam("series")))
+_SERIES = held(select(Series).where(one_of(col(Series.id), among("ids"))).order_by(col(Series.id)))
 _mark = core(SeriesMark)
-_MARKS = delete(_mark).where(_mark.c.series_id == bindparam("series")).returning(_mark.c.revision_id)
+_MARKS = delete(_mark).where(one_of(_mark.c.series_id, among("ids"))).returning(_mark.c.series_id, _mark.c.revision_id)
 MANY = 20
-"""From so many series on they are looked at together."""
+"""From so many series on what they share is read once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A series, those of its change points that are new or differ, and whether more results would settle some."""
+
+    series: Series
+    changed: list[ChangePoint]
+    is_open: bool
 
 
 def analyse_dirty(db: Database, now: datetime, limit: int = 1000, early: Beforehand | None = None) -> int:
@@ -53,7 +64,7 @@ def _analyse(
     db: Database, series_ids: Sequence[int], now: datetime, early: Beforehand | None, *, only_marked: bool
 ) -> int:
     if len(series_ids) < MANY:
-        return sum(_analyse_one(db, one, now, only_marked=only_marked) for one in series_ids)
+        return _analyse_few(db, series_ids, now, only_marked=only_marked) if series_ids else 0
     with db.read() as session:
         lists = analyse_many.by_project(session, series_ids)
     done = 0
@@ -71,41 +82,57 @@ def _analyse_list(
     with db.transaction() as session:
         taken = analyse_many.take(session, series_ids, only_marked=only_marked)
         news = {one.id: taken.marked.get(one.id, set()) for one in taken.lines}
-        going_on = [one.id for one in taken.lines if continues(one.has_state, news[one.id])]
-        for series in analyse_many.in_full(session, going_on):
-            _look(session, series, news[series.id or 0], now)
-        whole = [one for one in taken.lines if one.id not in set(going_on)]
-        analyse_many.analyse(session, whole, now, taken, looked)
+        going_on = {one.id: one for one in taken.lines if continues(one.has_state, news[one.id])}
+        seen = [_look(session, one, news[one.id or 0], now) for one in analyse_many.in_full(session, list(going_on))]
+        whole = [one for one in taken.lines if one.id not in going_on]
+        if whole:
+            analyse_many.analyse(session, whole, now, taken, looked, [one.changed for one in seen if one.series.gate])
+        else:
+            _group(session, seen, now)
+        _ask(session, seen)
         return len(taken.lines)
 
 
-def _analyse_one(db: Database, series_id: int, now: datetime, *, only_marked: bool) -> bool:
+def _analyse_few(db: Database, series_ids: Sequence[int], now: datetime, *, only_marked: bool) -> int:
+    ids = {"ids": list(series_ids)}
     with db.transaction() as session:
-        series = session.scalars(_SERIES, {"series": series_id}).one_or_none()
-        if series is None:
-            return False
+        found = {one.id: one for one in session.scalars(_SERIES, ids)}
+        marked: dict[int, set[int | None]] = {}
         # First the marks, then the results: a mark that is seen here has its results committed.
-        marked = set(session.connection().execute(_MARKS, {"series": series_id}).scalars())
-        if not marked and only_marked:
-            return False
-        _look(session, series, marked, now)
-        return True
+        for series_id, revision in session.connection().execute(_MARKS, ids).all():
+            marked.setdefault(series_id, set()).add(revision)
+        wanted = [one for one in series_ids if one in found and (one in marked or not only_marked)]
+        seen = [_look(session, found[one], marked.get(one, set()), now) for one in wanted]
+        _group(session, seen, now)
+        _ask(session, seen)
+        return len(seen)
 
 
-def _look(session: Session, series: Series, marked: set[int | None], now: datetime) -> None:
+def _look(session: Session, series: Series, marked: set[int | None], now: datetime) -> _Seen:
+    """Bring one up to date, but for the regressions that its change points are in."""
     loaded, detection = _detect(session, series, marked)
     for name, value in ledger(loaded.data.min_effect, detection, detection.state.to_bytes(), now).items():
         setattr(series, name, value)
     session.add(series)
     found = detection.change_points
     changed = store_changes(session, loaded, found, stored(session, loaded, found), now)
-    if series.gate:
-        causes = Causes(session)
-        grouping.regroup(causes, series.project_id, changed, now)
-        foretold.accept(causes, changed, now)
-        foretold.reopen(causes, changed, now)
-        if not loaded.imported and any(change.provisional or change.unmeasured for change in found):
-            ask_for_more(session, series.project_id)
+    is_open = not loaded.imported and any(change.provisional or change.unmeasured for change in found)
+    return _Seen(series, changed, is_open)
+
+
+def _group(session: Session, seen: Sequence[_Seen], now: datetime) -> None:
+    """Bring the regressions up to date; projects are held in the order of their ids."""
+    causes = Causes(session)
+    for one in sorted(seen, key=lambda one: one.series.project_id):
+        if one.series.gate:
+            grouping.regroup(causes, one.series.project_id, one.changed, now)
+            foretold.accept(causes, one.changed, now)
+            foretold.reopen(causes, one.changed, now)
+
+
+def _ask(session: Session, seen: Sequence[_Seen]) -> None:
+    for project_id in sorted({one.series.project_id for one in seen if one.series.gate and one.is_open}):
+        ask_for_more(session, project_id)
 
 
 def _detect(session: Session, series: Series, marked: set[int | None]) -> tuple[LoadedSeries, Detection]:

@@ -100,13 +100,16 @@ def in_full(session: Session, ids: Sequence[int]) -> list[Series]:
 
 
 def analyse(
-    session: Session, wanted: Sequence[Line], now: datetime, taken: Taken, looked: Mapping[int, Looked]
+    session: Session,
+    wanted: Sequence[Line],
+    now: datetime,
+    taken: Taken,
+    looked: Mapping[int, Looked],
+    others: Sequence[Sequence[Member]] = (),
 ) -> None:
-    """Detect and store, for series of one project whose every point is to be looked at. ``looked``: what is known of
-    some of them already.
+    """Detect and store, for series (at least one) of one project whose every point is to be looked at. ``looked``: what
+    is known of some of them already; ``others``: what differs in others, which is written and has to be grouped too.
     """
-    if not wanted:
-        return
     project_id = wanted[0].project_id
     frame = Frame.of(session, project_id)
     ids = [line.id for line in wanted]
@@ -130,17 +133,17 @@ def analyse(
     made = steps.new(session, columns)
     waiting = iter(made)
     causes = Remembered(session, project_id, frame.positions)
-    grouped: list[list[Member]] = []
+    grouped: list[Sequence[Member]] = [*others]
     for line, one in zip(wanted, changed, strict=True):
         rows: list[Member] = [*one.changed, *(next(waiting) for _ in one.new), *one.gone]
         if line.gate:
             grouped.append(rows)
     causes.expect([row for rows in grouped for row in rows], zip(made, columns, strict=True))
     with session.no_autoflush:  # rows that are there may have got regressions that wait to be written
-        for rows in grouped:
-            grouping.regroup(causes, project_id, rows, now)
-            foretold.accept(causes, rows, now)
-            foretold.reopen(causes, rows, now)
+        for changed_ in grouped:
+            grouping.regroup(causes, project_id, changed_, now)
+            foretold.accept(causes, changed_, now)
+            foretold.reopen(causes, changed_, now)
         causes.finish(now)
     ours = (
         detection.change_points

@@ -26,9 +26,12 @@ from groundspeed.plugins.device.hygiene import (
 )
 from groundspeed.plugins.device.nvml import Nvml, NvmlUnavailable
 from groundspeed.plugins.device.others import AmdSmi, IntelSysfs, NoMonitor
+from groundspeed.plugins.execution import spoiled
 from groundspeed.plugins.programs import running, values
+from groundspeed.plugins.protocol import MetricReport
 from groundspeed.plugins.spi import Context, SampleState
-from groundspeed.plugins.timing import classify
+from groundspeed.plugins.symptoms import SYMPTOMS
+from groundspeed.plugins.timing import classify, drive, profile
 from groundspeed.plugins.timing import conditions as conditions_of
 from groundspeed.plugins.timing.sampler import Sampler, Trace
 
@@ -73,11 +76,13 @@ class FakeNvml:
             if name == "nvmlDeviceGetHandleByIndex_v2":
                 arguments[-1]._obj.value = 1
                 return 0
-            if name == "nvmlDeviceGetMemoryInfo_v2":
+            if name.startswith("nvmlDeviceGetMemoryInfo"):
                 memory = arguments[-1]._obj
-                memory.total, memory.used, memory.reserved = 150 << 30, 10 << 30, 1 << 29
+                memory.total, memory.used = 150 << 30, 10 << 30
+                if name.endswith("_v2"):
+                    memory.reserved = 1 << 29
                 return 0
-            if name == "nvmlDeviceGetComputeRunningProcesses_v3":
+            if name.startswith("nvmlDeviceGetComputeRunningProcesses"):
                 count, array = arguments[-2]._obj, arguments[-1]
                 for index, (pid, used) in enumerate(self.processes):
                     array[index].pid, array[index].memory = pid, used
@@ -111,6 +116,17 @@ def test_nvml_is_read_and_what_it_lacks_is_not_available():
     assert nvml.energy_j("GPU-1") == 5000.0
     assert {facet.name: facet.value for facet in nvml.facets()}["gpu.driver"] == "580.159.04"
     assert nvml.reading("GPU-9") == Reading()
+
+
+def test_an_older_driver_is_asked_by_its_older_calls():
+    processes, memory = "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMemoryInfo_v2"
+    for missing in ((f"{processes}_v3", memory), (f"{processes}_v3", f"{processes}_v2", memory)):
+        state = Nvml(fake(missing=missing)).state("GPU-1")
+        assert state.processes == (Process(4242, 1 << 30),)
+        assert (state.memory_used_bytes, state.memory_reserved_bytes) == (10 << 30, 0)
+    none = Nvml(fake(missing=(f"{processes}_v3", f"{processes}_v2", processes)))
+    assert none.processes("GPU-1") is None
+    assert "no such call" in none.state("GPU-1").missing["processes"]
 
 
 def test_a_library_that_does_not_start_says_why():
@@ -152,7 +168,7 @@ def test_amd_through_its_own_library():
     state = amd.state("u")
     assert (state.ecc_uncorrected, state.power_limit_w, state.mig) == (1, 750.0, None)
     assert amd.energy_j("u") == pytest.approx(0.0153)
-    assert "another form" in state.missing["remapped_rows"]
+    assert "another form" in state.missing["remapped_rows_failed"]
 
 
 def test_intel_through_the_kernels_files(tmp_path):
@@ -185,7 +201,8 @@ def test_intel_through_the_kernels_files(tmp_path):
 def test_a_device_that_nothing_watches_says_so():
     none = NoMonitor("apple", "powermetrics needs root")
     assert none.reading("x") == Reading()
-    assert none.state("x").missing == {"all": "powermetrics needs root"}
+    assert set(none.state("x").missing.values()) == {"powermetrics needs root"}
+    assert none.state("x").missing.keys() >= {"all", "processes", "ecc_uncorrected", "temperature_c"}
     assert none.processes("x") is None
 
 
@@ -223,13 +240,17 @@ def test_faults_of_devices_count_against_the_node_and_those_of_programs_do_not()
 
 def test_strangers_leaks_and_rising_counters_make_a_measurement_untrustworthy():
     state = State(processes=(Process(1, 5 << 20), Process(2)), memory_used_bytes=0)
-    assert clean_findings(state, own=[1]) == ["process 2 holds an unknown amount of the device"]
+    (finding,) = clean_findings(state, own=[1])
+    assert finding.startswith("other processes hold the device (process 2 holds an unknown amount): stop them")
     leaked = State(processes=(), memory_used_bytes=5 << 30, memory_reserved_bytes=1 << 29)
-    assert "no listed process" in clean_findings(leaked, own=[])[0]
+    assert "in use by no process that can be seen (5120 MiB" in clean_findings(leaked, own=[])[0]
+    assert clean_findings(State(memory_used_bytes=5 << 30), own=[]) == []  # nobody can say whose it is
+    assert "85 °C" in clean_findings(State(temperature_c=85), own=[])[0]
     before, after = State(ecc_corrected=1, ecc_uncorrected=0), State(ecc_corrected=4, ecc_uncorrected=1)
     assert changes(before, after) == [
-        "1 uncorrected ECC errors during the run", "3 corrected ECC errors during the run",
-    ]  # fmt: skip
+        f"1 uncorrected ECC errors during the run: {SYMPTOMS['ecc-errors'].cure}",
+        "3 corrected ECC errors during the run",
+    ]
 
 
 def test_a_process_that_has_just_ended_is_waited_for_and_one_that_stays_is_not():
@@ -278,6 +299,94 @@ def test_a_device_is_watched_while_a_program_may_use_it(monkeypatch):
     assert conditions.summary()["device"]["sm_mhz"]["median"] == 1480
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     assert conditions_of.first_visible() == "cpu"
+
+
+class Rack:
+    """Two devices; a stranger on the second, whose list is ``strangers``; nothing else is known of them."""
+
+    vendor = "nvidia"
+    strangers: tuple[Process, ...] | None = (Process(4242, 1 << 30),)
+
+    def devices(self):
+        return (DeviceInfo(0, "GPU-1", "H200"), DeviceInfo(1, "GPU-2", "H200"))
+
+    def reading(self, _uuid):
+        return Reading(sm_mhz=1480)
+
+    def processes(self, uuid):
+        return self.strangers if uuid == "GPU-2" else ()
+
+    def energy_j(self, uuid):
+        return None if uuid == "GPU-2" else 5.0
+
+    def state(self, uuid):
+        return State(processes=self.processes(uuid))
+
+
+def watched_rack(monkeypatch, rack):
+    monkeypatch.setattr(device, "_opened", [rack])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(conditions_of, "settle", lambda _: 0.0)
+    found = conditions_of.Conditions.start("cuda:0", others=("cuda:1",), for_programs=True, rate_hz=100)
+    until = time.monotonic() + 60
+    while not all(one.trace.foreign for one in found.watched) and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
+def test_every_device_of_a_benchmark_is_watched_and_told_by_its_name(monkeypatch):
+    conditions = watched_rack(monkeypatch, Rack())
+    assert conditions.state_between(time.perf_counter(), 0.01) is SampleState.REJECTED
+    assert conditions.labels()["contaminated"].startswith("cuda:1: another process")
+    summary = conditions.summary()
+    assert (summary["foreign_processes"], summary["device"]["energy_j"]) == ([], 0.0)
+    other = summary["other_devices"]["cuda:1"]
+    assert other["foreign_processes"] == [{"pid": 4242, "memory_bytes": 1 << 30}]
+    assert "other processes hold" in other["hygiene"]["before"][0]
+    assert "no counter" in other["device"]["energy_j"]["unavailable"]
+    assert "unavailable" in other["device"]["clock_events"]
+    assert summary["kernel_log"].keys() in ({"unavailable"}, {"faults"})
+
+
+def test_processes_that_cannot_be_listed_are_not_taken_for_none(monkeypatch):
+    rack = Rack()
+    rack.strangers = None
+    conditions = watched_rack(monkeypatch, rack)
+    assert conditions.state_between(time.perf_counter(), 0.01) is SampleState.VALID
+    assert "foreign" not in conditions.watched[1].trace.columns(0.0)
+    assert "unavailable" in conditions.summary()["other_devices"]["cuda:1"]["foreign_processes"]
+
+
+def test_a_stranger_may_have_come_at_any_time_since_the_last_look(monkeypatch):
+    sampler = Sampler(Nvml(FakeNvml()), "GPU-1", rate_hz=4)  # looks every second reading
+    seen = iter([0, 2])
+    monkeypatch.setattr(sampler, "_look_for_strangers", lambda: next(seen))
+    monkeypatch.setattr(sampler._stop, "wait", lambda _: None)
+    sampler._run()
+    assert sampler.trace.foreign == [2, 2, 2, 2]
+    assert "StopIteration" in sampler.trouble
+
+
+def test_figures_of_a_whole_run_beside_a_stranger_are_rejected():
+    def report(clock, unit, states=()):
+        return spoiled(MetricReport("m", unit, -1, "time", (1.0,), states=states, clock=clock)).states
+
+    assert report("wall", "s") == report("none", "J/sample") == ("rejected",)
+    assert report("cpu", "s") == report("none", "B") == ()
+    assert report("wall", "s", ("valid",)) == ("valid",)
+
+
+def test_the_kernels_log_is_followed_from_now_on(tmp_path):
+    log = tmp_path / "kmsg"
+    log.write_text("3,1,1,-;NVRM: Xid (PCI:0000:03:00): 79, pid=1, old\n")
+    follower = kernel_log.FromNowOn(log)
+    assert follower.faults() == []
+    with log.open("a") as file:
+        file.write("3,2,2,-;NVRM: Xid (PCI:0000:03:00): 48, pid=1, new\n")
+    assert [fault.number for fault in follower.faults()] == [48]
+    follower.close()
+    absent = kernel_log.FromNowOn(tmp_path / "absent")
+    assert (absent.faults(), "cannot be read" in absent.why) == ([], True)
 
 
 def test_the_runs_of_a_program_are_worth_what_the_device_was(monkeypatch):
@@ -334,6 +443,17 @@ def test_bounds_are_told_from_the_three_clocks():
     assert "14%" in labels["launch_bound"]
     assert classify.bound_labels(4e-3, 3.9e-3, 1e-4) == {}
     assert "more loader workers" in classify.bound_labels(4e-3, None, 1e-3)["input_bound"]
+    assert set(classify.bound_labels(4e-3, 0.9e-3, 3e-3)) == {"input_bound"}  # busy in the rest of the step
+    assert set(classify.bound_labels(4e-3, 0.5e-3, 2e-3)) == {"input_bound", "launch_bound"}
+
+
+def test_traced_steps_beside_a_stranger_are_rejected_as_timed_ones_are():
+    recorded = trace([0] * 20, [0] * 10 + [1] * 10)
+    session = types.SimpleNamespace(conditions=types.SimpleNamespace(trace=recorded))
+    labels: dict[str, str] = {}
+    traced = profile.ProfileResult(begin_s=[0.1, 0.8], took_s=[0.01, 0.01])
+    assert drive._states_traced(session, traced, labels) == (SampleState.VALID, SampleState.REJECTED)
+    assert "contaminated" in labels
 
 
 @pytest.mark.data

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import os
 import signal
 import time
+import types
 from pathlib import Path
 
 import psutil
@@ -14,11 +16,13 @@ import pytest
 from tests.plugins.conftest import metric
 
 from groundspeed.plugins import collectives
+from groundspeed.plugins.distributed import rank as rank_of
 from groundspeed.plugins.distributed import sweep as sweep_of
-from groundspeed.plugins.distributed.ranks import RankFailed, Ranks
+from groundspeed.plugins.distributed.ranks import Rank, RankFailed, Ranks
 from groundspeed.plugins.gate import Gate
+from groundspeed.plugins.outcomes import classify
 from groundspeed.plugins.protocol import ChildReport, Limits
-from groundspeed.plugins.spi import Context, SampleState, TimedOut, Unsupported, WrongResult
+from groundspeed.plugins.spi import Context, Outcome, SampleState, TimedOut, Unsupported, WrongResult
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +54,7 @@ def test_a_rank_that_hangs_is_named_by_its_stack_and_the_curve_so_far_is_kept(tm
     assert "rank 1 of 2 holds up the others, last at 'all_reduce of 4096 bytes'" in str(raised)
     stacks = {one["rank"]: one["stderr_tail"] for one in raised.evidence["ranks"]}
     assert all(one["collectives"].keys() & {"last", "unavailable"} for one in raised.evidence["ranks"])
+    assert raised.evidence["hints"][0]["code"] == "hang"
     assert "_plant" in stacks[1]
     assert "all_reduce" in stacks[0]
 
@@ -60,6 +65,31 @@ def test_a_rank_that_is_killed_is_named_and_not_the_one_that_complains(tmp_path)
     assert points == [1024, 2048]
     assert raised.evidence["rank"] == 1
     assert "rank 1 of 2 was killed by SIGKILL" in str(raised)
+
+
+def test_what_a_rank_refuses_is_refused_and_memory_that_ran_out_keeps_every_ranks_words(tmp_path, monkeypatch):
+    """Without processes: what a rank writes of an exception, and what the benchmark's process makes of it."""
+    context = Context("cpu", {}, None, tmp_path, lambda _: None)
+    asleep = types.SimpleNamespace(poll=lambda: None, pid=os.getpid())
+    for number in range(2):
+        (tmp_path / f"{number}.jsonl").touch()
+    several = [Rank(number, asleep, tmp_path / f"{number}.jsonl", tmp_path / f"{number}.stderr") for number in range(2)]
+    ranks = Ranks(context, ENTRY, 2, {}, ranks=several)
+    spec = {"rank": 1, "world_size": 2, "device": "cpu", "payload": {}, "events": str(tmp_path / "1.jsonl")}
+    monkeypatch.setattr("sys.argv", ["rank", json.dumps(spec)])
+    monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr("threading.Thread", lambda **_: types.SimpleNamespace(start=lambda: None))
+    for raised in (Unsupported("no such layer"), MemoryError("of 3 GiB")):
+        monkeypatch.setattr(rank_of, "_run", lambda *_, raised=raised: (_ for _ in ()).throw(raised))
+        assert rank_of.main() == 1
+    refused, out_of_memory = several[1].new_events()
+    with pytest.raises(Unsupported, match="no such layer"):
+        ranks._raise_if_bad(several[1], refused)
+    with pytest.raises(RankFailed) as caught:
+        ranks._raise_if_bad(several[1], out_of_memory)
+    assert classify(caught.value) is Outcome.OOM
+    assert (caught.value.evidence["rank"], len(caught.value.evidence["ranks"])) == (1, 2)
+    assert "rank 1 of 2: MemoryError: of 3 GiB" in str(caught.value)
 
 
 @pytest.mark.long

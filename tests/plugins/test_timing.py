@@ -262,5 +262,5 @@ def test_short_steps_are_traced_as_long_as_the_tracer_has_room(monkeypatch, most
     monkeypatch.setattr(profile, "open_tracer", lambda _: (tracer, "fake"))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     found = profile.profile_steps(tracer.step, "cuda:0", 1e-4, lambda _: None, most=most)
-    assert len(found.steps) == seen
+    assert len(found.steps) == len(found.begin_s) == len(found.took_s) == seen
     assert {step.busy_s for step in found.steps} == {1e-3}

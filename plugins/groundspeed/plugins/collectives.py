@@ -91,6 +91,9 @@ class Collectives:
                    description="one operation on rank 0, in a row of operations", formula="time of a row / its length"),
         )  # fmt: skip
 
+    def devices(self, context: Context) -> tuple[str, ...]:
+        return devices_here(context)
+
     def start_ahead(self, context: Context) -> None:
         context.ahead["ranks"] = make_ranks(context).ahead()
 
@@ -159,6 +162,13 @@ def world_size(context: Context) -> int:
     if asked > there or there < 2:
         raise Unsupported(f"collectives between {max(asked, 2)} devices: this process sees {there}")
     return asked or there
+
+
+def devices_here(context: Context) -> tuple[str, ...]:
+    """Those that the ranks of this node use, a rank each."""
+    kind = context.device.partition(":")[0]
+    ranks = Nodes.here().ranks(world_size(context)) if kind != "cpu" else ()
+    return tuple(f"{kind}:{index}" for index in range(len(ranks)))
 
 
 def sweep_payload(context: Context) -> dict[str, ParamValue]:

@@ -49,13 +49,14 @@ def device_values(measurement: Measurement) -> Iterable[Measured]:
     wall = statistics.median(measurement.step_wall_s)
     if busy:
         median = statistics.median(busy)
-        yield Measured("device_busy_time", busy)
+        traced = measurement.device_states
+        yield Measured("device_busy_time", busy, states=traced)
         yield Measured("exposed_host_time", [max(0.0, wall - median)])
         yield Measured("device_busy_share", [min(1.0, median / wall)])
         yield Measured("launches", measurement.device_trace["launches"])
         exposed = measurement.device_trace["exposed_communication_s"]
         if any(measurement.device_trace["communication_s"]):
-            yield Measured("exposed_communication_time", exposed)
+            yield Measured("exposed_communication_time", exposed, states=traced)
         if measurement.step_device_cycles and median / wall >= CYCLES_BUSY_SHARE:
             yield Measured("device_cycles", measurement.step_device_cycles, states=measurement.states)
     if measurement.energy_j_per_step is not None:

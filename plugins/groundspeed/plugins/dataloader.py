@@ -21,6 +21,7 @@ from groundspeed.plugins.spi import (
     Metric,
     Needs,
     Param,
+    SampleState,
     Unsupported,
 )
 from groundspeed.plugins.symptoms import SYMPTOMS, hint
@@ -102,12 +103,14 @@ class DataLoader:
         copy = copier(source, context.device)
         context.progress("with steps")
         fed = take(loader, context, step, copy)
-        yield Measured("samples_per_s", [s / t for s, t in zip(fed.samples, fed.between_s, strict=True)])
-        yield Measured("wait_time", fed.wait_s)
+        states = fed.states(context)
+        rates = [s / t for s, t in zip(fed.samples, fed.between_s, strict=True)]
+        yield Measured("samples_per_s", rates, states=states)
+        yield Measured("wait_time", fed.wait_s, states=states)
         share = sum(fed.wait_s) / sum(fed.between_s)
         yield Measured("wait_share", [share])
         if context.device != "cpu" or source.copy is not None:
-            yield Measured("copy_time", fed.copy_s)
+            yield Measured("copy_time", fed.copy_s, states=states)
         name_it(context, source, fed, probes, share)
 
 
@@ -121,7 +124,13 @@ class Taken:
     step_s: list[float] = field(default_factory=list)
     between_s: list[float] = field(default_factory=list)
     samples: list[int] = field(default_factory=list)
+    begin_s: list[float] = field(default_factory=list)
+    """When the batch was asked for, on ``time.perf_counter``."""
     pinned: bool = False
+
+    def states(self, context: Context) -> list[SampleState]:
+        """Of each batch, by the device's conditions meanwhile."""
+        return [context.state_between(at, took) for at, took in zip(self.begin_s, self.between_s, strict=True)]
 
     def rate(self) -> float:
         return sum(self.samples) / sum(self.between_s)
@@ -147,6 +156,7 @@ def take(loader: Any, context: Context, step: Callable[[Any], object] | None, co
             taken.first_s = got - begin
             taken.pinned = is_pinned(batch)
         else:
+            taken.begin_s.append(asked)
             taken.wait_s.append(got - asked)
             taken.copy_s.append(copied - got)
             taken.step_s.append(done - copied)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from groundspeed.plugins import axes
-from groundspeed.plugins.collectives import world_size
+from groundspeed.plugins.collectives import devices_here, world_size
 from groundspeed.plugins.common import SEED
+from groundspeed.plugins.distributed.nodes import Nodes
 from groundspeed.plugins.distributed.ranks import Ranks
 from groundspeed.plugins.spi import (
     Artefact,
@@ -28,6 +29,10 @@ from groundspeed.plugins.targets import origin
 from groundspeed.plugins.timing.kernels import waiting_and_moving
 
 STRAGGLES = 0.1
+SCALES = 0.9
+"""Two devices should be 1.8 times as fast as one."""
+EXPOSED = 0.1
+"""More of a step than this spent in communication beside which nothing runs."""
 ENTRY = "groundspeed.plugins.distributed.train:entry"
 
 
@@ -79,6 +84,9 @@ class DistributedTraining:
             Metric("peak_memory", "B", Direction.LOWER, Kind.BYTES, "largest of all ranks", "max_memory_allocated"),
         )  # fmt: skip
 
+    def devices(self, context: Context) -> tuple[str, ...]:
+        return devices_here(context)
+
     def start_ahead(self, context: Context) -> None:
         """One rank alone and all of them, as ``run`` has them."""
         for world in sorted({1, world_size(context)}):
@@ -87,6 +95,8 @@ class DistributedTraining:
     def run(self, context: Context) -> Iterable[Measured]:
         if context.target is None:
             raise Unsupported('this suite needs target = "package.module:factory" in groundspeed.toml')
+        if Nodes.here().count > 1:
+            raise Unsupported("distributed-training runs on the devices of one node; collectives spans several")
         world = world_size(context)
         alone = self._ranks(context, 1)
         together = self._ranks(context, world)
@@ -94,11 +104,16 @@ class DistributedTraining:
         wall = [max(step) for step in zip(*(rank["timed"]["wall_s"] for rank in together.values()), strict=True)]
         once = statistics.median(alone[0]["timed"]["wall_s"])
         batch = float(context.params["batch_size"]) * float(context.params["accumulation"])
-        yield Measured("step_time", wall, where)
-        yield Measured("samples_per_s", [world * batch / value for value in wall], where)
-        yield Measured("scaling_efficiency", [once / statistics.median(wall)], where)
+        begins = next(iter(together.values()))["timed"]["begin_s"]
+        states = [context.state_between(begin, took) for begin, took in zip(begins, wall, strict=True)]
+        yield Measured("step_time", wall, where, states)
+        yield Measured("samples_per_s", [world * batch / value for value in wall], where, states)
+        efficiency = once / statistics.median(wall)
+        yield Measured("scaling_efficiency", [efficiency], where)
+        if efficiency < SCALES and context.device != "cpu":
+            context.labels["poor_scaling"] = f"{efficiency:.0%} of {world} times one device: {hint('poor-scaling')}"
         if all("traced" in rank and not rank["traced"]["unavailable"] for rank in together.values()):
-            yield from traced(together, where, statistics.median(wall))
+            yield from traced(together, where, statistics.median(wall), context)
             table = json.dumps(together[0]["traced"]["table"])
             context.keep(Artefact("kernel-table", "kernel-table.json", table))
         own = {rank: events["alone"]["wall_s"] for rank, events in together.items() if "alone" in events}
@@ -121,13 +136,18 @@ def make_ranks(context: Context, world: int) -> Ranks:
     return Ranks(context, ENTRY, world, payload, float(context.params["silence_s"]))
 
 
-def traced(ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue], wall_s: float) -> Iterable[Measured]:
+def traced(
+    ranks: dict[int, dict[str, Any]], where: dict[str, ParamValue], wall_s: float, context: Context
+) -> Iterable[Measured]:
     """Compute and communication apart, and waiting apart from moving, from every rank's device trace."""
     traces = {rank: events["traced"] for rank, events in ranks.items()}
     yield Measured("compute_time", [max(trace["compute_by_kernel_s"] for trace in traces.values())], where)
     exposed = [max(step) for step in zip(*(t["exposed_communication_s"] for t in traces.values()), strict=True)]
     yield Measured("exposed_communication_time", exposed, where)
-    yield Measured("exposed_communication_share", [statistics.median(exposed) / wall_s], where)
+    share = statistics.median(exposed) / wall_s
+    yield Measured("exposed_communication_share", [share], where)
+    if share > EXPOSED:
+        context.labels["communication_exposed"] = f"{share:.0%} of a step: {hint('communication-exposed')}"
     steps = min(len(trace["communication_ns"]) for trace in traces.values())
     split = [
         waiting_and_moving(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import importlib.util
 import random
@@ -149,13 +150,17 @@ def _measure(session: Session, plugin: Plugin, context: Context) -> None:
     """The device is this process's own, or that of the processes which it starts."""
     by_others = hasattr(plugin, "start_ahead")
     with session.phase("device"):
-        watched = session.device
+        watched, others = session.device, ()
         if watched == "cpu" and getattr(plugin, "watches_devices", False):
             watched = first_visible()
+        if hasattr(plugin, "devices"):
+            others = tuple(name for name in plugin.devices(context) if name != watched)
         session.conditions = Conditions.start(
             watched,
             (lambda: None) if by_others else (lambda: touch(session.device)),
+            others=others,
             for_programs=by_others or watched != session.device,
+            rate_hz=session.spec.limits.conditions_hz,
         )
     session.observed["labels"] = context.labels
     declared = {metric.name: metric for metric in plugin.metrics()}
@@ -163,11 +168,24 @@ def _measure(session: Session, plugin: Plugin, context: Context) -> None:
         measured: Iterable[Measured] = drive(session, plugin, context)
     else:
         measured = plugin.run(context)
-    with session.phase("measure") if plugin.timing == "self-timed" else contextlib.nullcontext():
-        for one in measured:
-            session.metrics.append(metric_report(one, declared, plugin.name))
-    if plugin.timing == "self-timed":
-        context.labels.update(session.conditions.labels())
+    try:
+        with session.phase("measure") if plugin.timing == "self-timed" else contextlib.nullcontext():
+            for one in measured:
+                session.metrics.append(metric_report(one, declared, plugin.name))
+    finally:  # what was measured before a rank failed has its conditions too
+        if plugin.timing == "self-timed":
+            context.labels.update(session.conditions.labels())
+        if "contaminated" in context.labels:
+            session.metrics = [spoiled(one) for one in session.metrics]
+
+
+def spoiled(report: MetricReport) -> MetricReport:
+    """As it counts where a stranger used the device: figures of the whole run (a percentile, energy), which have no
+    state a sample, are rejected. CPU time, memory of torch's allocator and counts are this process's own.
+    """
+    if report.states or not (report.clock in {"wall", "device", "cycles"} or report.unit.startswith("J")):
+        return report
+    return dataclasses.replace(report, states=(str(SampleState.REJECTED),) * len(report.values))
 
 
 def preload(plugin: Plugin) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -20,8 +21,11 @@ from groundspeed.plugins.spi import (
     Metric,
     Needs,
     Param,
+    SampleState,
     WrongResult,
 )
+from groundspeed.plugins.symptoms import hint
+from groundspeed.plugins.timing.loop import LATENCY_SAMPLES
 
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 6e-2}
 """Largest relative error of the logits through the cache against the whole sequence at once."""
@@ -56,6 +60,8 @@ class Seen:
     finished: list[Request] = field(default_factory=list)
     prefill_s: list[float] = field(default_factory=list)
     decode_s: list[float] = field(default_factory=list)
+    begin_s: float = 0.0
+    """On ``time.perf_counter``."""
     wall_s: float = 0.0
 
 
@@ -109,16 +115,25 @@ class Generation:
         gate = False if context.device == "cpu" else None
         first = [one.to_first_s for one in seen.finished]
         each = [value for one in seen.finished if (value := one.per_token_s) is not None]
-        yield Measured("time_to_first_token", first, gate=gate)
+        worth = functools.partial(worth_of, context, seen)
+        if len(first) < LATENCY_SAMPLES:
+            context.labels["tail_from_few"] = f"{len(first)} requests: {hint('tail-from-few')}"
+        yield Measured("time_to_first_token", first, states=[worth(one) for one in seen.finished], gate=gate)
         yield Measured("time_to_first_token_p99", [percentile(first, 99)])
         if each:
-            yield Measured("time_per_output_token", each, gate=gate)
+            states = [worth(one) for one in seen.finished if one.per_token_s is not None]
+            yield Measured("time_per_output_token", each, states=states, gate=gate)
             yield Measured("time_per_output_token_p99", [percentile(each, 99)])
         yield Measured("token_rate", [sum(one.made for one in seen.finished) / seen.wall_s])
         yield Measured("prefill_time", seen.prefill_s)
         if seen.decode_s:
             yield Measured("decode_time", seen.decode_s)
         context.facts.update({"requests": len(trace), "longest": longest})
+
+
+def worth_of(context: Context, seen: Seen, one: Request) -> SampleState:
+    """By the device's conditions while the request waited and was answered."""
+    return context.state_between(seen.begin_s + one.due_s, one.done_s - one.due_s)
 
 
 def make_trace(context: Context) -> list[Request]:
@@ -147,7 +162,7 @@ def drive(engine: Any, trace: list[Request], context: Context, longest: int) -> 
     seen, waiting, free = Seen(), list(trace), list(range(slots))
     active: list[Request] = []
     newest: dict[int, int] = {}
-    begin = time.perf_counter()
+    begin = seen.begin_s = time.perf_counter()
     while waiting or active:
         while waiting and free and waiting[0].due_s <= time.perf_counter() - begin:
             request = waiting.pop(0)

@@ -41,6 +41,9 @@ class Inference:
                    description="99 of 100 requests are faster", formula="99th percentile, nearest rank"),
             Metric("throughput", "samples/s", Direction.HIGHER, Kind.RATE, clock="wall", gate=False,
                    description="one request after the other", formula="batch size / latency_p50"),
+            Metric("relative_error", "1", Direction.LOWER, Kind.RATIO, gate=False,
+                   description="of the answer against that of fp32, eager: over the tolerance the result is wrong",
+                   formula="norm(answer - reference) / norm(reference) of one request's values"),
             Metric("request_cpu_calibrated", "s", Direction.LOWER, Kind.TIME, clock="cpu",
                    description="CPU time of one request on a host of nominal speed: the steady number of a shared CPU",
                    formula="request_cpu_time x 2.5 ms / CPU time of the reference workload around it"),
@@ -56,16 +59,14 @@ class Inference:
         if task.model is None:
             tasks.refuse_axes(context, self.params)
         task = modes.apply(task, context.params, context.device)
+        feed = task.feed
+        task.facts |= {"threads": threads, "device": context.device, "mode": str(context.params["mode"])}
         return Workload(
             step=task.request,
             units_per_step={"throughput": task.samples_per_request},
             check=task.check,
-            facts={
-                **task.facts,
-                "threads": threads,
-                "device": context.device,
-                "mode": str(context.params["mode"]),
-            },
+            facts=task.facts,
+            input_wait_s=None if feed is None else (lambda: feed.waited_s / max(feed.batches, 1)),
             mode="latency",
         )
 
@@ -79,6 +80,8 @@ class Inference:
         yield Measured("latency_p90", [percentile(wall, 90)])
         yield Measured("latency_p99", [percentile(wall, 99)], gate=gate is not False and len(wall) >= LATENCY_SAMPLES)
         yield Measured("throughput", [workload.units_per_step["throughput"] / statistics.median(wall)])
+        if "relative_error" in workload.facts:
+            yield Measured("relative_error", [float(workload.facts["relative_error"])])
         if on_cpu:
             yield Measured("request_cpu_time", measurement.step_cpu_s, states=states)
             steady = calibrated(measurement.step_cpu_s, measurement.step_reference_s)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from groundspeed.plugins import tasks
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Metric, Needs, Param
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.timing.memory_trace import trace_memory
 
 LEAK_BYTES = 256
@@ -47,8 +48,8 @@ class Memory:
                  "the target returns its parts", "peak between the phase's ends, the largest of all steps", gate=False),
             size("growth_per_step", "bytes that stay allocated from step to step: more than 0 is a leak",
                  "slope through the bytes held at the end of each step after the second (Theil-Sen)", gate=False),
-            size("device_used", "bytes in use on the device, context and other libraries included",
-                 "management library, after the last step", gate=False),
+            size("device_used", "most bytes in use on the device, context and other libraries included",
+                 "management library, the largest at the ends of phases", gate=False),
             Metric("fragmentation", "1", Direction.LOWER, Kind.RATIO, gate=False,
                    description="share of what the caching allocator took that it could not hand out at its peak",
                    formula="1 - peak_allocated / peak_reserved"),
@@ -60,15 +61,21 @@ class Memory:
         trace = trace_memory(context)
         yield Measured("peak_allocated", [float(trace.peak_allocated)])
         yield Measured("setup_allocated", [float(trace.setup_allocated)])
-        if trace.peak_reserved is not None:
+        if trace.peak_reserved is None:
+            context.facts["peak_reserved"] = context.facts["fragmentation"] = (
+                "not available: torch's allocator on the CPU reserves nothing"
+            )
+        else:
             yield Measured("peak_reserved", [float(trace.peak_reserved)])
             yield Measured("fragmentation", [max(0.0, 1 - trace.peak_allocated / max(trace.peak_reserved, 1))])
         for phase, peak in trace.phase_peaks.items():
             yield Measured("phase_peak", [float(peak)], {"phase": phase})
         yield Measured("growth_per_step", [trace.growth])
         if trace.growth > LEAK_BYTES:
-            context.labels["leak"] = f"{trace.growth:.0f} bytes more are held after every step: tensors are kept alive"
-        if trace.device_used is not None:
+            context.labels["leak"] = f"{trace.growth:.0f} bytes more are held after every step: {hint('leak')}"
+        if trace.device_used is None:
+            context.facts["device_used"] = "not available: no management library tells it of this device"
+        else:
             yield Measured("device_used", [float(trace.device_used)])
         yield Measured("host_peak", [float(trace.host_peak)])
 

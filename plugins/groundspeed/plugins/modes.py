@@ -8,6 +8,7 @@ from typing import Any
 
 from groundspeed.plugins import axes, targets
 from groundspeed.plugins.spi import Param, ParamValue, Unsupported, WrongResult
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.tasks import InferenceTask
 
 MODES = ("eager", "compile", "graph", "int8", "fp8", "onnxruntime", "tensorrt")
@@ -35,34 +36,44 @@ def apply(task: InferenceTask, params: Mapping[str, ParamValue], device: str) ->
     reference = flatten(reference_answer(task, inputs))
     precision, mode = str(params["precision"]), str(params["mode"])
     axes.set_precision(precision)
-    convert(task, precision)
-    inputs = task.feed()
-    run = runner(task, params, device)
+    inputs = convert(task, precision, inputs)
+    run = runner(task, params, device, inputs)
 
     def request() -> object:
         with torch.inference_mode():
             return run(task.feed() if task.feed is not None else inputs)
 
+    def on_the_same() -> object:
+        """What the reference has answered, answered in this mode: the next request may hold other inputs."""
+        with torch.inference_mode():
+            return run(inputs)
+
+    answer: Callable[[], object] = on_the_same
     if mode == "graph":
-        request = graphed(request, inputs, task)
+        request = answer = graphed(request, inputs, task)
     limit = float(params["tolerance"]) or (EIGHT_BITS_TOLERANCE if mode in EIGHT_BITS else TOLERANCE[precision])
     stated = task.check
 
     def check() -> None:
-        compare(flatten(request()), reference, limit, f"{mode}, {precision}")
+        found = flatten(answer())
+        comparable = found is not None and reference is not None and (found.shape == reference.shape or stated is None)
+        if comparable:
+            task.facts["relative_error"] = compare(found, reference, limit, f"{mode}, {precision}")
+        else:
+            task.facts["accuracy"] = "not compared: the answer has no floating-point tensors of one shape"
         if stated is not None:
             stated()
 
     return InferenceTask(request, task.samples_per_request, task.model, task.feed, check, task.facts)
 
 
-def convert(task: InferenceTask, precision: str) -> None:
-    """fp16 and bf16: parameters and floating-point inputs in that type, cast once as one serves."""
+def convert(task: InferenceTask, precision: str, inputs: Any) -> Any:
+    """fp16 and bf16: parameters and floating-point inputs in that type, cast once as one serves; ``inputs`` so too."""
     import torch
 
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
     if dtype is None or task.feed is None:
-        return
+        return inputs
     task.model = task.model.to(dtype)
     source = task.feed.source
 
@@ -75,6 +86,7 @@ def convert(task: InferenceTask, precision: str) -> None:
 
     fixed = cast(source()) if task.fixed_inputs else None
     task.feed.source = (lambda: fixed) if task.fixed_inputs else (lambda: cast(source()))
+    return cast(inputs)
 
 
 def reference_answer(task: InferenceTask, inputs: Any) -> Any:
@@ -90,8 +102,8 @@ def reference_answer(task: InferenceTask, inputs: Any) -> Any:
         torch.set_float32_matmul_precision(before)
 
 
-def runner(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -> Callable[[Any], Any]:
-    """Inputs → output in the mode asked for."""
+def runner(task: InferenceTask, params: Mapping[str, ParamValue], device: str, inputs: Any) -> Callable[[Any], Any]:
+    """Inputs → output in the mode asked for; ``inputs``: such as they will be."""
     import torch
 
     model, mode = task.model, str(params["mode"])
@@ -105,7 +117,9 @@ def runner(task: InferenceTask, params: Mapping[str, ParamValue], device: str) -
         refuse_fp8(device)
         model = with_fp8(model)
     elif mode == "onnxruntime":
-        return onnx_runner(task, device)
+        from groundspeed.plugins.onnx_mode import onnx_runner
+
+        return onnx_runner(task, device, inputs)
     elif mode == "tensorrt":
         model = tensorrt(model)
     return lambda inputs: task.run(model, inputs)
@@ -181,35 +195,6 @@ def tensorrt(model: Any) -> Any:
     return torch.compile(model, backend="tensorrt")
 
 
-def onnx_runner(task: InferenceTask, device: str) -> Callable[[Any], Any]:
-    """Exported once with the first inputs, run by ONNX Runtime with its provider for the device."""
-    import io
-
-    import torch
-
-    try:
-        import onnxruntime  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError as error:
-        raise Unsupported("mode onnxruntime needs the packages onnxruntime and onnx") from error
-    wanted = "CPUExecutionProvider" if device == "cpu" else "CUDAExecutionProvider"
-    if wanted not in onnxruntime.get_available_providers():
-        raise Unsupported(f"this onnxruntime has no {wanted}: install the build of it for this device")
-    inputs = task.feed() if task.feed is not None else None
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    file = io.BytesIO()
-    export: Any = torch.onnx.export
-    export(task.model, arguments, file, dynamo=False)
-    session = onnxruntime.InferenceSession(file.getvalue(), providers=[wanted])
-    names = [one.name for one in session.get_inputs()]
-
-    def run(batch: Any) -> Any:
-        values = batch if isinstance(batch, tuple) else (batch,)
-        found = session.run(None, {name: value.cpu().numpy() for name, value in zip(names, values, strict=True)})
-        return torch.from_numpy(found[0])
-
-    return run
-
-
 def graphed(request: Callable[[], object], inputs: Any, task: InferenceTask) -> Callable[[], object]:
     """The request captured once and replayed: what the device takes, without the host's launches."""
     import torch
@@ -263,10 +248,15 @@ def flatten(answer: Any, *, here: bool = False) -> Any:
     return torch.cat([part.double() for part in parts]) if parts else None
 
 
-def compare(answer: Any, reference: Any, limit: float, what: str) -> None:
-    """Raises WrongResult when ‖answer - reference‖ / ‖reference‖ is over the limit or not a number."""
-    if answer is None or reference is None or answer.shape != reference.shape:
-        return
-    error = float((answer - reference).norm() / reference.norm())
+def compare(answer: Any, reference: Any, limit: float, what: str) -> float:
+    """‖answer - reference‖ / ‖reference‖, of a reference of zeros ‖answer‖. Raises WrongResult when it is over the
+    limit or not a number, or the answer has another size.
+    """
+    if answer.shape != reference.shape:
+        raise WrongResult(f"{what}: the answer has {answer.numel()} values, and fp32 eager gives {reference.numel()}")
+    error = float((answer - reference).norm() / (float(reference.norm()) or 1.0))
     if not error <= limit:
-        raise WrongResult(f"{what}: relative error {error:.2e} against fp32 eager is over {limit:g}")
+        raise WrongResult(
+            f"{what}: relative error {error:.2e} against fp32 eager is over {limit:g}: {hint('inaccurate')}"
+        )
+    return error

@@ -24,10 +24,19 @@ class Served:
     """Seconds from the time a request was due to its answer, one entry a request; and the size of every batch."""
 
     latency_s: list[float] = field(default_factory=list)
+    due_s: list[float] = field(default_factory=list)
+    """When each was due, since ``begin_s``."""
     batches: list[int] = field(default_factory=list)
+    begin_s: float = 0.0
+    """On the clock that was given."""
     wall_s: float = 0.0
     overloaded: bool = False
     """The queue grew without end and the run was cut short."""
+
+    @property
+    def requests(self) -> Iterator[tuple[float, float]]:
+        """(when it was due, its latency) of each."""
+        return zip(self.due_s, self.latency_s, strict=True)
 
     @property
     def rate(self) -> float:
@@ -57,12 +66,13 @@ def serve(
     Latency counts from the time of arrival in the schedule, so that waiting for a busy server shows. A request that has
     waited longer than ``give_up_s`` ends the run as overloaded.
     """
-    served = Served()
     begin = clock()
+    served = Served(begin_s=begin)
     for first, size in batches(arrivals, batching, lambda: clock() - begin, sleep):
         answer(size)
         done = clock() - begin
         served.batches.append(size)
+        served.due_s += arrivals[first : first + size]
         served.latency_s += [done - due for due in arrivals[first : first + size]]
         if done - arrivals[first] > give_up_s:
             served.overloaded = True

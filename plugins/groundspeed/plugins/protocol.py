@@ -45,6 +45,8 @@ class Limits:
     """Run the separate device-trace pass where the device has one."""
     profile_time_s: float = 0.4
     """Steps traced: as many as fill this, within bounds."""
+    conditions_hz: float = 20.0
+    """How often clocks, power, heat and the rest are read while measuring."""
 
     def on(self, *, accelerator: bool) -> Limits:
         """With what suits the device where nothing was set.

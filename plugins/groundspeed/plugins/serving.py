@@ -20,6 +20,7 @@ from groundspeed.plugins.spi import (
     Param,
     Unsupported,
 )
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.timing.loop import LATENCY_SAMPLES
 
 SEARCH_STEPS = 10
@@ -78,21 +79,18 @@ class Serving:
         load = float(context.params["load"]) or capacity / 2
         context.facts.update({"load": load, "capacity": capacity})
         served = under(load, context, batching, answer)
-        tail = len(served.latency_s) >= LATENCY_SAMPLES
+        states = [context.state_between(served.begin_s + due, took) for due, took in served.requests]
         yield Measured("capacity", [capacity])
-        yield Measured("latency_p50", served.latency_s, gate=False if context.device == "cpu" else None)
+        gate = False if context.device == "cpu" else None
+        yield Measured("latency_p50", served.latency_s, states=states, gate=gate)
         yield Measured("latency_p90", [percentile(served.latency_s, 90)])
         yield Measured("latency_p99", [percentile(served.latency_s, 99)])
         yield Measured("request_rate", [served.rate])
         yield Measured("mean_batch", [statistics.mean(served.batches)])
-        if not tail:
-            context.labels["tail_from_few"] = (
-                f"the 99th percentile rests on {len(served.latency_s)} requests; {LATENCY_SAMPLES} are advised"
-            )
+        if len(served.latency_s) < LATENCY_SAMPLES:
+            context.labels["tail_from_few"] = f"{len(served.latency_s)} requests: {hint('tail-from-few')}"
         if served.overloaded:
-            context.labels["overloaded"] = (
-                f"{load:.4g} requests/s are more than this server bears: the queue grew without end"
-            )
+            context.labels["overloaded"] = f"{load:.4g} requests/s are too many: {hint('overloaded')}"
         limit = float(context.params["limit_s"])
         if limit:
 
@@ -134,6 +132,7 @@ def make_server(context: Context) -> tuple[Callable[[int], object], Callable[[],
         size[0] = int(context.params["batch_size"])
         if applied.check is not None:
             applied.check()
+        context.facts.update(applied.facts)
 
     return answer, check
 

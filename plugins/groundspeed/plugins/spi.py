@@ -191,6 +191,8 @@ class Workload:
     """"latency": the device is waited for after every step, and every step is a sample of its own."""
     artefacts: Callable[[], Iterable[Artefact]] | None = None
     """Asked after ``derive``: a plot, a table."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """What ``derive`` finds out about the result, in words; read after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,8 @@ class Measurement:
     """Wall time x SM clock at that time; empty where the clock is not known."""
     device_trace: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """From the profiled pass, one entry a step: compute_s, communication_s, exposed_communication_s, launches."""
+    device_states: Sequence[SampleState] = ()
+    """Of the profiled steps, by the conditions they were traced under."""
     energy_j_per_step: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     """Classification in words: launch_bound, input_bound, power_capped, thermally_throttled, contaminated."""
@@ -245,7 +249,8 @@ class _Plugin(Protocol):
     runs programs which may use a device, but does not itself, sets ``watches_devices``: the conditions of the first
     that is visible are sampled meanwhile. One whose work is done by processes of its own may have
     ``start_ahead(context)``, called before the turn: what it starts must touch no device yet, and is put into
-    ``context.ahead``.
+    ``context.ahead``. ``devices(context)`` names those that such processes use ("cuda:0", "cuda:1"): the conditions of
+    all of them are sampled.
     """
 
     name: str

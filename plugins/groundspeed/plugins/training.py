@@ -11,6 +11,7 @@ from groundspeed.plugins import axes, tasks
 from groundspeed.plugins.common import SEED, THREADS, device_metrics, device_values, wall_gates
 from groundspeed.plugins.device.peaks import peak_flops
 from groundspeed.plugins.spi import Context, Direction, Kind, Measured, Measurement, Metric, Needs, Param, Workload
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.timing.reference import calibrated
 
 
@@ -111,6 +112,8 @@ class Training:
         if compiled is not None:
             yield Measured("compile_time", [compiled[0]])
             yield Measured("recompiles", [float(compiled[1])])
+            if compiled[1] > 0:
+                workload.labels["recompiles"] = f"{compiled[1]} functions were compiled again: {hint('recompiles')}"
         yield from device_values(measurement)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
 
@@ -71,6 +71,12 @@ class State:
     clocks_locked: bool | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     """Why a field is None, by its name."""
+
+
+def explained(state: State, why: Mapping[str, str], otherwise: str) -> State:
+    """With a reason for every field that is None: the one that is given for it, else ``otherwise``."""
+    absent = [one.name for one in fields(state) if getattr(state, one.name) is None]
+    return replace(state, missing={**dict.fromkeys(absent, otherwise), **state.missing, **why})
 
 
 class Backend(Protocol):

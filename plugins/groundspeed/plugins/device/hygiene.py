@@ -42,21 +42,25 @@ def fault_findings(faults: Iterable[Fault]) -> list[str]:
 
 def _words(code: str, where: str, evidence: str = "") -> str:
     """In the words of doctor."""
+    return f"{where}: {_said(code, evidence)}"
+
+
+def _said(code: str, evidence: str) -> str:
     symptom = SYMPTOMS[code]
-    return f"{where}: {symptom.what}{f' ({evidence})' if evidence else ''}: {symptom.cure}"
+    return f"{symptom.what}{f' ({evidence})' if evidence else ''}: {symptom.cure}"
 
 
 def clean_findings(state: State, own: Collection[int]) -> list[str]:
-    """What makes a measurement now untrustworthy: other processes, leaked memory."""
-    found = [
-        f"process {process.pid} holds {mib(process.memory_bytes)} of the device"
-        for process in foreign(state.processes, own)
-    ]
+    """What makes a measurement now untrustworthy, in the words of doctor: other processes, leaked memory, heat."""
+    found = []
+    if others := foreign(state.processes, own):
+        listed = ", ".join(f"process {one.pid} holds {mib(one.memory_bytes)}" for one in others[:8])
+        found.append(_said("other-processes", listed))
     used = state.memory_used_bytes
-    if not state.processes and used is not None and used - state.memory_reserved_bytes > LEAK_BYTES:
-        found.append(
-            f"{mib(used)} of device memory are in use by no listed process: leaked, or held in another container"
-        )
+    if state.processes == () and used is not None and used - state.memory_reserved_bytes > LEAK_BYTES:
+        found.append(_said("leaked-memory", f"{mib(used)} are in use"))
+    if state.temperature_c is not None and state.temperature_c > HOT_C:
+        found.append(_said("hot", f"{state.temperature_c:.0f} °C, over {HOT_C:.0f}"))
     return found
 
 
@@ -66,9 +70,10 @@ def changes(before: State, after: State) -> list[str]:
     for field, words in (("ecc_uncorrected", "uncorrected"), ("ecc_corrected", "corrected")):
         old, new = getattr(before, field), getattr(after, field)
         if old is not None and new is not None and new > old:
-            found.append(f"{new - old} {words} ECC errors during the run")
+            cure = f": {SYMPTOMS['ecc-errors'].cure}" if words == "uncorrected" else ""
+            found.append(f"{new - old} {words} ECC errors during the run{cure}")
     if after.remapped_rows_pending and not before.remapped_rows_pending:
-        found.append("a memory row was marked for remapping during the run")
+        found.append(_said("row-remap-pending", "since this run"))
     return found
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+KMSG = Path("/dev/kmsg")
 
 _XID = re.compile(
     r"NVRM: (?P<switch>S?)Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+),?\s*(?P<message>.*)"
@@ -64,28 +69,54 @@ def faults(text: str) -> Iterator[Fault]:
 
 def read(since_boot_s: float = 0.0, limit_bytes: int = 4 << 20) -> tuple[str, str]:
     """(text, "") of the kernel's log since so many seconds after boot; ("", why) when it may not be read."""
+    file, why = _open(KMSG)
+    if file is None:
+        return "", why
+    with contextlib.closing(file):
+        return "\n".join(_messages(file, since_boot_s, limit_bytes)), ""
+
+
+class FromNowOn:
+    """What the kernel's log gets from now on; nothing before it is read. ``why`` is empty if it can be read."""
+
+    def __init__(self, path: Path = KMSG) -> None:
+        self._file, self.why = _open(path)
+        if self._file is not None:
+            self._file.seek(0, os.SEEK_END)
+
+    def faults(self) -> list[Fault]:
+        """Those of devices and switches since the last call."""
+        return [] if self._file is None else list(faults("\n".join(_messages(self._file))))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _open(path: Path) -> tuple[io.FileIO | None, str]:
     try:
-        file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        return io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK)), ""
     except OSError as error:
-        return "", f"the kernel's log cannot be read: {error.strerror}"
-    lines: list[str] = []
+        return None, f"the kernel's log cannot be read: {error.strerror}"
+
+
+def _messages(file: io.FileIO, since_boot_s: float = 0.0, limit_bytes: int = 4 << 20) -> Iterator[str]:
+    """The text of each record: "priority,number,microseconds,flags;text", one a read."""
     size = 0
-    try:
-        while size < limit_bytes:
-            try:
-                record = os.read(file, 8192)
-            except BlockingIOError:
-                break
-            except OSError:  # a record was overwritten while reading: the next read goes on behind it
-                continue
-            size += len(record)
-            head, _, message = record.decode("utf-8", "replace").partition(";")
-            fields = head.split(",")
-            if len(fields) > 2 and fields[2].isdigit() and int(fields[2]) / 1e6 >= since_boot_s:
-                lines.append(message.split("\n", 1)[0])
-    finally:
-        os.close(file)
-    return "\n".join(lines), ""
+    while size < limit_bytes:
+        try:
+            record = os.read(file.fileno(), 8192)
+        except BlockingIOError:
+            return
+        except OSError:  # a record was overwritten while reading: the next read goes on behind it
+            continue
+        if not record:
+            return
+        size += len(record)
+        head, _, message = record.decode("utf-8", "replace").partition(";")
+        fields = head.split(",")
+        if len(fields) > 2 and fields[2].isdigit() and int(fields[2]) / 1e6 >= since_boot_s:
+            yield message.split("\n", 1)[0]
 
 
 def now_s() -> float:

@@ -13,7 +13,7 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p, create_string_bu
 from typing import Any
 
 from groundspeed.plugins.device import nvml_facets
-from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
+from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State, explained
 from groundspeed.plugins.device.reasons import APPLICATION_CLOCKS
 
 SUCCESS, INSUFFICIENT_SIZE = 0, 7
@@ -38,12 +38,43 @@ class _Memory(ctypes.Structure):
     )
 
 
+class _PlainMemory(ctypes.Structure):
+    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+
+
 class _Utilisation(ctypes.Structure):
     _fields_ = (("gpu", c_uint), ("memory", c_uint))
 
 
 class _Process(ctypes.Structure):
     _fields_ = (("pid", c_uint), ("memory", c_ulonglong), ("gpu_instance", c_uint), ("compute_instance", c_uint))
+
+
+class _PlainProcess(ctypes.Structure):
+    _fields_ = (("pid", c_uint), ("memory", c_ulonglong))
+
+
+_PROCESS_CALLS: tuple[tuple[str, Any], ...] = (
+    ("nvmlDeviceGetComputeRunningProcesses_v3", _Process),
+    ("nvmlDeviceGetComputeRunningProcesses_v2", _Process),
+    ("nvmlDeviceGetComputeRunningProcesses", _PlainProcess),
+)
+"""Newest first: older drivers have the older ones."""
+_CALL_OF = {
+    "processes": "nvmlDeviceGetComputeRunningProcesses_v3",
+    "memory_used_bytes": "nvmlDeviceGetMemoryInfo_v2",
+    "ecc_uncorrected": "nvmlDeviceGetTotalEccErrors",
+    "ecc_corrected": "nvmlDeviceGetTotalEccErrors",
+    "remapped_rows_pending": "nvmlDeviceGetRemappedRows",
+    "remapped_rows_failed": "nvmlDeviceGetRemappedRows",
+    "persistence": "nvmlDeviceGetPersistenceMode",
+    "temperature_c": "nvmlDeviceGetTemperature",
+    "power_limit_w": "nvmlDeviceGetEnforcedPowerLimit",
+    "power_default_w": "nvmlDeviceGetPowerManagementDefaultLimit",
+    "mig": "nvmlDeviceGetMigMode",
+    "clocks_locked": "nvmlDeviceGetCurrentClocksThrottleReasons",
+}
+"""Which call's failure says why a field of the state is not available."""
 
 
 class Nvml:
@@ -161,23 +192,33 @@ class Nvml:
 
     def _memory(self, handle: c_void_p) -> _Memory | None:
         memory = _Memory(version=_MEMORY_V2)
-        return memory if self._call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory)) else None
+        if self._call("nvmlDeviceGetMemoryInfo_v2", handle, byref(memory)):
+            return memory
+        plain = _PlainMemory()  # drivers before 510; what the driver keeps for itself counts as used there
+        if not self._call("nvmlDeviceGetMemoryInfo", handle, byref(plain)):
+            return None
+        return _Memory(total=plain.total, free=plain.free, used=plain.used)
 
     def processes(self, uuid: str) -> tuple[Process, ...] | None:
         handle = self._handles.get(uuid)
         if handle is None:
             return None
+        named = ((name, kind, getattr(self._lib, name, None)) for name, kind in _PROCESS_CALLS)
+        name, kind, call = next((one for one in named if one[2] is not None), (_PROCESS_CALLS[0][0], _Process, None))
+        if call is None:
+            self._errors[name] = "this driver's NVML has no such call"
+            return None
         size = 64
         while size <= 4096:
-            count, array = c_uint(size), (_Process * size)()
-            code = self._lib.nvmlDeviceGetComputeRunningProcesses_v3(handle, byref(count), array)
+            count, array = c_uint(size), (kind * size)()
+            code = call(handle, byref(count), array)
             if code == SUCCESS:
                 return tuple(
                     Process(int(one.pid), None if one.memory == _NOT_KNOWN else int(one.memory))
                     for one in array[: count.value]
                 )
             if code != INSUFFICIENT_SIZE:
-                self._errors["nvmlDeviceGetComputeRunningProcesses_v3"] = self._error(code)
+                self._errors[name] = self._error(code)
                 return None
             size *= 4
         return None
@@ -200,7 +241,7 @@ class Nvml:
         persistence = self._number("nvmlDeviceGetPersistenceMode", handle)
         mig, pending = c_uint(), c_uint()
         has_mig = self._call("nvmlDeviceGetMigMode", handle, byref(mig), byref(pending))
-        return State(
+        state = State(
             processes=self.processes(uuid),
             memory_used_bytes=memory.used if memory else None,
             memory_reserved_bytes=memory.reserved if memory else 0,
@@ -216,6 +257,12 @@ class Nvml:
             clocks_locked=self._locked(handle),
             missing=dict(self._errors),
         )
+        why = {
+            name: self._errors[call]
+            for name, call in _CALL_OF.items()
+            if getattr(state, name) is None and call in self._errors
+        }
+        return explained(state, why, "the driver does not tell")
 
     def _locked(self, handle: c_void_p) -> bool | None:
         """Whether a set clock holds: NVML lists no lock, but says when one decides, or differs from the default."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State
+from groundspeed.plugins.device.base import DeviceInfo, Facet, Process, Reading, State, explained
 
 
 class NoMonitor:
@@ -30,7 +30,7 @@ class NoMonitor:
         return None
 
     def state(self, uuid: str) -> State:  # noqa: ARG002 - the interface's
-        return State(missing={"all": self.reason})
+        return explained(State(missing={"all": self.reason}), {}, self.reason)
 
     def facets(self) -> Iterable[Facet]:
         return ()
@@ -106,7 +106,7 @@ class AmdSmi:
         errors = self._ask("amdsmi_get_gpu_total_ecc_count", handle) or {}
         cap = self._ask("amdsmi_get_power_cap_info", handle) or {}
         reading = self.reading(uuid)
-        return State(
+        state = State(
             processes=self.processes(uuid),
             memory_used_bytes=reading.memory_used_bytes,
             ecc_uncorrected=errors.get("uncorrectable_count"),
@@ -114,11 +114,15 @@ class AmdSmi:
             temperature_c=reading.temperature_c,
             power_limit_w=_micro(cap.get("power_cap")),
             power_default_w=_micro(cap.get("default_power_cap")),
-            missing={
-                "remapped_rows": "amdsmi has retired pages in another form",
-                "mig": "not a concept of this vendor",
-            },
         )
+        pages = "amdsmi has retired pages in another form"
+        why = {
+            "remapped_rows_pending": pages,
+            "remapped_rows_failed": pages,
+            "mig": "not a concept of this vendor",
+            "persistence": "not a concept of this vendor",
+        }
+        return explained(state, why, "amdsmi gives no such value for this device")
 
     def facets(self) -> Iterable[Facet]:
         for handle in list(self._handles.values())[:1]:
@@ -178,15 +182,12 @@ class IntelSysfs:
         return None if value is None else value * 1e-6
 
     def state(self, uuid: str) -> State:
-        return State(
+        state = State(
             temperature_c=self.reading(uuid).temperature_c,
             power_limit_w=_micro(self._value(uuid, "hwmon/hwmon*/power1_max")),
             power_default_w=_micro(self._value(uuid, "hwmon/hwmon*/power1_rated_max")),
-            missing=dict.fromkeys(
-                ("processes", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "remapped_rows"),
-                "the kernel's files do not tell it without rights",
-            ),
         )
+        return explained(state, {}, "the kernel's files do not tell it without rights")
 
     def facets(self) -> Iterable[Facet]:
         for card in list(self._cards.values())[:1]:

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from groundspeed.plugins import gate
 from groundspeed.plugins.outcomes import is_out_of_memory
-from groundspeed.plugins.spi import WrongResult
+from groundspeed.plugins.spi import Skip, Unsupported, WrongResult
 
 LAST_COLLECTIVES = 5
 GROUP_TIMEOUT = dt.timedelta(minutes=10)
@@ -54,6 +54,9 @@ def main() -> int:
             _run(spec, context)
         except WrongResult as error:
             context.emit("wrong", message=str(error))
+            return 1
+        except (Skip, Unsupported) as error:
+            context.emit("refused", kind=type(error).__name__, message=str(error))
             return 1
         except Exception as error:  # noqa: BLE001 - the process edge: the error goes to the benchmark process as an event
             context.emit(

@@ -21,7 +21,8 @@ from typing import Any, Self
 
 from groundspeed.plugins.distributed.nodes import Nodes
 from groundspeed.plugins.gate import Gate
-from groundspeed.plugins.spi import Context, TimedOut, WrongResult
+from groundspeed.plugins.spi import Context, Skip, TimedOut, Unsupported, WrongResult
+from groundspeed.plugins.symptoms import as_dict
 
 POLL_S = 0.02
 ANSWER_S = 15.0
@@ -44,6 +45,10 @@ class RankFailed(Exception):
     def __init__(self, message: str, evidence: Mapping[str, Any]) -> None:
         super().__init__(message)
         self.evidence = dict(evidence)
+
+
+class RankOutOfMemory(RankFailed, MemoryError):
+    """Memory ran out in a rank."""
 
 
 @dataclass(slots=True)
@@ -209,12 +214,14 @@ class Ranks:
             wrong = WrongResult(f"rank {rank.number}: {event['message']}")
             wrong.evidence = {**self._evidence(), "rank": rank.number}  # type: ignore[attr-defined]
             raise wrong
+        if event["event"] == "refused":
+            raise {"Skip": Skip, "Unsupported": Unsupported}[str(event["kind"])](event["message"])
         if event["event"] == "error":
             if _complains(event):
                 self._raise_the_cause(rank)
             evidence = {**self._evidence(), "rank": rank.number, "rank_traceback": event.get("traceback", "")}
             if event.get("oom"):
-                raise MemoryError(f"rank {rank.number} of {self.world_size}: {event['message']}")
+                raise RankOutOfMemory(f"rank {rank.number} of {self.world_size}: {event['message']}", evidence)
             raise RankFailed(f"rank {rank.number} of {self.world_size}: {event['message']}", evidence)
 
     def _raise_the_cause(self, complaining: Rank) -> None:
@@ -225,7 +232,7 @@ class Ranks:
             for rank in others:
                 code = rank.process.poll()
                 for event in rank.new_events():
-                    if event["event"] == "wrong" or (event["event"] == "error" and not _complains(event)):
+                    if event["event"] in {"wrong", "refused"} or (event["event"] == "error" and not _complains(event)):
                         self._raise_if_bad(rank, event)
                 if code is not None and code < 0:
                     raise RankFailed(self._how_it_ended(rank), {**self._evidence(), "rank": rank.number})
@@ -246,7 +253,7 @@ class Ranks:
         raise TimedOut(
             f"{silent} {verb} progress for {self.silence_s:g} s; rank {culprit.number} of {self.world_size} {how}, "
             f"last at {culprit.last_event!r}",
-            {**evidence, "rank": culprit.number},
+            {**evidence, "rank": culprit.number, "hints": [as_dict("hang")]},
         )
 
     def _patience(self, rank: Rank) -> float:

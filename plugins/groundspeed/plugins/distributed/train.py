@@ -29,7 +29,7 @@ def entry(rank: RankContext) -> None:
         count = max(5, min(MAX_STEPS, int(rank.payload["seconds"] / once)))
         rank.emit("progress", at=f"measuring {count} steps", measures=True)
         chunk = clock.chunk(step, count, 1)
-    rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s)
+    rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s, begin_s=chunk.start_s)
     if rank.device != "cpu":
         _trace(step, rank, statistics.median(chunk.wall_s))
     if hasattr(model, "no_sync"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from groundspeed.plugins.device import reasons
@@ -64,7 +64,7 @@ def _window(start_s: float, end_s: float, trace: Trace) -> Trace:
     return Trace(trace.t_s[low:high], trace.readings[low:high], trace.foreign[low:high])
 
 
-def _judge(readings: Sequence[Reading], strangers: Sequence[int]) -> tuple[SampleState, str]:
+def _judge(readings: Sequence[Reading], strangers: Sequence[int | None]) -> tuple[SampleState, str]:
     if any(strangers):
         return SampleState.REJECTED, "another process held the device"
     bits = 0
@@ -91,9 +91,14 @@ def _labels(trace: Trace) -> dict[str, str]:
 
 
 def bound_labels(wall_s: float, busy_s: float | None, input_wait_s: float | None) -> dict[str, str]:
-    """Launch-bound and input-bound, from medians per step in seconds; None: not known."""
+    """Launch-bound and input-bound, from medians per step in seconds; None: not known.
+
+    A device that is idle because the step waits for its batch is input-bound: launch-bound too only where it does not
+    keep busy in the rest of the step either.
+    """
     labels = {}
-    if busy_s is not None and wall_s > 0 and busy_s / wall_s < LAUNCH_BOUND_SHARE:
+    launching_s = wall_s - (input_wait_s or 0.0)
+    if busy_s is not None and wall_s > 0 and busy_s < LAUNCH_BOUND_SHARE * launching_s:
         labels["launch_bound"] = f"the device works {busy_s / wall_s:.0%} of the time: {hint('launch-bound')}"
     if input_wait_s is not None and wall_s > 0 and input_wait_s / wall_s > INPUT_BOUND_SHARE:
         labels["input_bound"] = (
@@ -111,11 +116,18 @@ def summary(trace: Trace) -> dict[str, object]:
             found[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
         else:
             found[name] = {"unavailable": "the device gives no such reading"}
-    counts: Counter[str] = Counter()
-    for reading in trace.readings:
-        counts.update(reasons.in_words(reading.reasons or 0))
-    found["clock_events"] = {word: round(count / len(trace.readings), 4) for word, count in counts.items()}
+    known = [reading.reasons for reading in trace.readings if reading.reasons is not None]
+    counts = Counter(word for bits in known for word in reasons.in_words(bits))
+    found["clock_events"] = {word: round(count / len(known), 4) for word, count in counts.items()}
+    if not known:
+        found["clock_events"] = {"unavailable": "the device gives no reasons for its clock"}
     return found
+
+
+def worst(states: Iterable[SampleState]) -> SampleState:
+    """Of one sample by several devices' conditions; valid where there is none."""
+    order = (SampleState.VALID, SampleState.DEGRADED, SampleState.REJECTED)
+    return max(states, key=order.index, default=SampleState.VALID)
 
 
 def clock_at(t_s: float, trace: Trace) -> float | None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groundspeed.plugins.spi import Artefact, Context, Measured, Measurement, SampleState, SteppedPlugin, Workload
+from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.timing import classify
-from groundspeed.plugins.timing.loop import CHUNK_S, DEVICE_CHUNK_S, Loop, LoopResult, quiet_collector
+from groundspeed.plugins.timing.conditions import NO_ENERGY
+from groundspeed.plugins.timing.loop import CHUNK_S, DEVICE_CHUNK_S, LATENCY_SAMPLES, Loop, LoopResult, quiet_collector
 from groundspeed.plugins.timing.peak import peak_memory, reset_peak
 from groundspeed.plugins.timing.profile import ProfileResult, profile_steps
 from groundspeed.plugins.timing.reference import Reference, reference_for
@@ -35,6 +37,7 @@ def drive(session: Session, plugin: SteppedPlugin, context: Context) -> Iterable
         context.labels.update(measurement.labels)
         values = list(plugin.derive(workload, measurement))
         session.facts |= workload.facts
+        context.labels.update(workload.labels)
         for artefact in workload.artefacts() if workload.artefacts is not None else ():
             keep_artefact(session, artefact)
         return values
@@ -62,6 +65,7 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
         step_device_busy_s=[step.busy_s for step in profiled.steps],
         step_device_cycles=_cycles(session, seen),
         device_trace=_device_trace(profiled),
+        device_states=_states_traced(session, profiled, labels),
         energy_j_per_step=seen.energy_j_per_step,
         labels=labels,
         states=states,
@@ -117,6 +121,10 @@ def _classify(
     waited = workload.input_wait_s() if workload.input_wait_s is not None else None
     busy = statistics.median(step.busy_s for step in profiled.steps) if profiled.steps else None
     labels = classify.bound_labels(wall, busy, waited)
+    if not seen.steady:
+        labels["unsteady"] = f"no steady state after {seen.warmup_steps} steps: {hint('unsteady')}"
+    if workload.mode == "latency" and len(seen.chunk.wall_s) < LATENCY_SAMPLES:
+        labels["tail_from_few"] = f"{len(seen.chunk.wall_s)} requests: {hint('tail-from-few')}"
     if session.device == "cpu" or session.conditions is None or not session.conditions.trace.t_s:
         lost = seen.chunk.preempted if session.device == "cpu" else [False] * len(seen.chunk.wall_s)
         return tuple(SampleState.DEGRADED if one else SampleState.VALID for one in lost), labels
@@ -126,6 +134,16 @@ def _classify(
         # The traced pass runs on a cooler device than the timed one, faster; and a device at its limit awaits nobody.
         labels.pop("launch_bound", None)
     return verdicts.states, {**verdicts.labels, **labels}
+
+
+def _states_traced(session: Session, profiled: ProfileResult, labels: dict[str, str]) -> tuple[SampleState, ...]:
+    """Of the traced steps. A stranger that came only then is told too."""
+    if session.conditions is None or not session.conditions.trace.t_s:
+        return ()
+    verdicts = classify.classify_samples(profiled.begin_s, profiled.took_s, session.conditions.trace)
+    if "contaminated" in verdicts.labels and profiled.begin_s:
+        labels.setdefault("contaminated", verdicts.labels["contaminated"])
+    return verdicts.states
 
 
 def _cycles(session: Session, seen: LoopResult) -> list[float]:
@@ -156,6 +174,8 @@ def _keep(
         "preempted_share": round(sum(seen.chunk.preempted) / len(seen.chunk.preempted), 4),
         "launch_bound": launch_bound,
     }
+    if session.device != "cpu" and seen.energy_j_per_step is None:
+        observed["energy_j_per_step"] = {"unavailable": NO_ENERGY}
     if profiled.unavailable:
         observed["device_trace"] = {"unavailable": profiled.unavailable}
     else:

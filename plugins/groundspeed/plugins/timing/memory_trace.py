@@ -15,7 +15,7 @@ from typing import Any
 
 from groundspeed.plugins import tasks
 from groundspeed.plugins.device import open_backend
-from groundspeed.plugins.spi import Context
+from groundspeed.plugins.spi import Context, Unsupported
 from groundspeed.plugins.timing.conditions import device_uuid
 from groundspeed.plugins.timing.peak import host_rss_bytes
 
@@ -36,6 +36,7 @@ class MemoryTrace:
     growth: float = 0.0
     """Bytes a step."""
     device_used: int | None = None
+    """The most seen at the ends of phases; None: nothing tells it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,10 @@ def trace_memory(context: Context) -> MemoryTrace:
         return _trace_cpu(context)
     import torch
 
-    return _trace_accelerator(context, getattr(torch, kind))
+    module = getattr(torch, kind)
+    if not hasattr(module, "max_memory_allocated"):
+        raise Unsupported(f"the allocator of {kind} keeps no peaks: memory is measured on CUDA, ROCm, XPU and the CPU")
+    return _trace_accelerator(context, module)
 
 
 def _step_of(context: Context) -> Callable[[Mark], object]:
@@ -119,32 +123,30 @@ def _trace_accelerator(context: Context, module: Any) -> MemoryTrace:
     module.init()
     module.reset_peak_memory_stats(context.device)
     held, peaks, running = Held(), [0], ["start"]
+    reserved, used = [0], [0]
+    backend = open_backend()
+    uuid = device_uuid(context.device, backend)
 
     def mark(name: str) -> None:
         module.synchronize(context.device)
         peak = int(module.max_memory_allocated(context.device))
+        reserved.append(int(module.max_memory_reserved(context.device)))
+        if uuid:
+            used.append(backend.reading(uuid).memory_used_bytes or 0)
         held.spans.append((running[0], int(module.memory_allocated(context.device)), peak))
         peaks.append(peak)
         running[0] = name
         module.reset_peak_memory_stats(context.device)
 
-    reserved = 0
-    step = _step_of(context)
-    for index in range(int(context.params["steps"])):
-        step(mark)
-        reserved = max(reserved, int(module.max_memory_reserved(context.device)))
-        context.progress(f"step {index + 1}")
-    mark("end")
-    backend = open_backend()
-    uuid = device_uuid(context.device, backend)
+    _take_steps(context, _step_of(context), mark)
     return MemoryTrace(
         peak_allocated=max(peaks),
         setup_allocated=held.setup,
         host_peak=host_rss_bytes(),
-        peak_reserved=max(reserved, int(module.memory_reserved(context.device))),
+        peak_reserved=max(reserved),
         phase_peaks=held.phase_peaks(),
         growth=held.growth(),
-        device_used=backend.reading(uuid).memory_used_bytes if uuid else None,
+        device_used=max(used) or None,
     )
 
 

@@ -6,6 +6,7 @@ is known, else torch.profiler (which also speaks to ROCm's and XPU's tracers).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,6 +54,9 @@ class ProfileResult:
     tracer: str = ""
     started_s: float = 0.0
     """What the tracer took to start."""
+    begin_s: list[float] = field(default_factory=list)
+    """When each step began, on ``time.perf_counter``, and below how long it took: joins steps to the conditions."""
+    took_s: list[float] = field(default_factory=list)
 
 
 class TorchTracer:
@@ -139,12 +143,13 @@ def profile_steps(
     started_s = time.perf_counter() - begin
     _rewarm(step, REWARM_S if started_s > SLOW_START_S else 0.0)
     module.synchronize(device)
-    boundaries = [tracer.now_ns()]
+    boundaries, times = [tracer.now_ns()], [time.perf_counter()]
     done = 0
     while done < count:
         step()
         module.synchronize(device)
         boundaries.append(tracer.now_ns())
+        times.append(time.perf_counter())
         done += 1
         if done == FEW_STEPS < count:
             count = min(count, done + tracer.room(done))
@@ -152,6 +157,8 @@ def profile_steps(
             progress(f"profiled {done} steps")
     tracer.stop()
     result = read_trace(tracer.intervals(), boundaries, skip=1)
+    spans = list(itertools.pairwise(times))[len(times) - 1 - len(result.steps) :]
+    result.begin_s, result.took_s = [begin for begin, _ in spans], [end - begin for begin, end in spans]
     result.tracer, result.started_s, result.wall_s = name, started_s, time.perf_counter() - begin
     return result
 
@@ -168,7 +175,10 @@ def _rewarm(step: Callable[[], object], seconds: float) -> None:
 def read_trace(intervals: list[Interval], boundaries_ns: list[int], skip: int) -> ProfileResult:
     """Sums up each step after the first ``skip``."""
     if not intervals:
-        return ProfileResult(unavailable="the tracer recorded nothing: another profiler holds it, or no rights")
+        return ProfileResult(
+            unavailable="the tracer recorded nothing: the step runs nothing on the device, another profiler holds it, "
+            "or this user may not trace"
+        )
     result = ProfileResult()
     for intervals_of_step in split_steps(intervals, boundaries_ns)[skip:]:
         result.steps.append(step_trace(intervals_of_step))

@@ -13,8 +13,8 @@ from groundspeed.plugins.device.hygiene import foreign
 from groundspeed.plugins.device.nvml import own_processes
 
 RATE_HZ = 20.0
-PROCESSES_EVERY = 10
-"""The list of processes is read every so many readings: a foreign one lives longer than half a second."""
+PROCESSES_EVERY_S = 0.5
+"""The list of processes is read so often: a foreign one lives longer."""
 
 
 @dataclass(slots=True)
@@ -23,8 +23,8 @@ class Trace:
 
     t_s: list[float] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
-    foreign: list[int] = field(default_factory=list)
-    """How many foreign processes held the device when last looked."""
+    foreign: list[int | None] = field(default_factory=list)
+    """How many foreign processes held the device when next or last looked; None: the list cannot be read."""
 
     def columns(self, origin_s: float) -> dict[str, list[Any]]:
         """As kept with the result: numbers rounded to what they mean, time since the origin."""
@@ -34,7 +34,7 @@ class Trace:
             values = [getattr(reading, name) for reading in self.readings]
             if any(value is not None for value in values):
                 columns[name] = [round(value, 2) if isinstance(value, float) else value for value in values]
-        if self.t_s:
+        if any(count is not None for count in self.foreign):
             columns["foreign"] = list(self.foreign)
         return columns
 
@@ -53,11 +53,14 @@ class Sampler:
         """``mine``: whether a listed process that is not of this group belongs to the benchmark even so."""
         self._mine = mine
         self._backend, self._uuid, self._period = backend, uuid, 1 / rate_hz
+        self._look_every = max(1, round(PROCESSES_EVERY_S * rate_hz))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groundspeed-conditions", daemon=True)
         self.trace = Trace()
         self.strangers: dict[int, int | None] = {}
         """Foreign pid → bytes it held, of every one seen."""
+        self.trouble = ""
+        """Why it stopped reading, if it did."""
 
     def start(self) -> None:
         self._thread.start()
@@ -69,11 +72,21 @@ class Sampler:
             self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        count, present = 0, 0
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001 - the edge of a thread: what a vendor's library raises is an answer
+            self.trouble = f"{type(error).__name__}: {error}"
+
+    def _read(self) -> None:
+        count: int = 0
+        present: int | None = None
         while not self._stop.is_set():
             begin = time.perf_counter()
-            if count % PROCESSES_EVERY == 0:
+            if count % self._look_every == 0:
                 present = self._look_for_strangers()
+                if present:  # it may have come at any time since the last look
+                    since = max(0, count - self._look_every)
+                    self.trace.foreign[since:] = [max(present, one or 0) for one in self.trace.foreign[since:]]
             reading = self._backend.reading(self._uuid)
             self.trace.t_s.append(begin)
             self.trace.readings.append(reading)
@@ -81,8 +94,11 @@ class Sampler:
             count += 1
             self._stop.wait(max(0.0, self._period - (time.perf_counter() - begin)))
 
-    def _look_for_strangers(self) -> int:
-        listed = foreign(self._backend.processes(self._uuid), own_processes())
+    def _look_for_strangers(self) -> int | None:
+        processes = self._backend.processes(self._uuid)
+        if processes is None:
+            return None
+        listed = foreign(processes, own_processes())
         found = [process for process in listed if not self._mine(process.pid)]
         for process in found:
             self.strangers[process.pid] = process.memory_bytes

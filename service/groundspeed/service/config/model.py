@@ -100,6 +100,8 @@ class MeasureSection(Section):
     """Run the separate device-trace pass where the device has one."""
     profile_time_s: Annotated[float, Field(gt=0)] | None = None
     """Trace as many steps as fill this, within bounds."""
+    conditions_hz: Annotated[float, Field(ge=10, le=100)] | None = None
+    """Read clocks, power, heat and other conditions of the device so often while measuring."""
 
 
 class SuiteSection(Section):

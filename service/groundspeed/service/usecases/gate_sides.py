@@ -148,7 +148,7 @@ def _clock(found: Mapping[str, Any]) -> float | None:
 def _capped(found: Mapping[str, Any]) -> float | None:
     device = found.get("device")
     events = device.get("clock_events") if isinstance(device, dict) else None
-    share = events.get(_POWER_CAP, 0.0) if isinstance(events, dict) else None
+    share = events.get(_POWER_CAP, 0.0) if isinstance(events, dict) and "unavailable" not in events else None
     return float(share) if isinstance(share, int | float) else None
 
 

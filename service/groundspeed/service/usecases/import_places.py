@@ -16,7 +16,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session, SQLModel, col
 
-from groundspeed.service.db.identities import ensure, find, make
 from groundspeed.service.db.tables import (
     Benchmark,
     BuildSnapshot,
@@ -29,6 +28,7 @@ from groundspeed.service.db.tables import (
     Series,
 )
 from groundspeed.service.db.types import clean_text
+from groundspeed.service.db.unique import ensure, find, make
 from groundspeed.service.formats.digests import digest as digest_of
 from groundspeed.service.formats.records import Fact, Machine, Metric, Origin, Scalar
 from groundspeed.service.usecases import fingerprints

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from sqlmodel import Session
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import Invalid, Unavailable
 from groundspeed.service.formats.plain import Block
 from groundspeed.service.formats.prepared import Prepared, Ready, prepare

@@ -12,7 +12,6 @@ from sqlalchemy import Engine, delete, func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import (
     RUNS,
     Attempt,
@@ -24,6 +23,7 @@ from groundspeed.service.db.tables import (
     Hardware,
     Node,
 )
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import Invalid, NotFound
 from groundspeed.service.usecases import differences, fingerprints
 from groundspeed.service.usecases.locking import held

@@ -12,8 +12,9 @@ from sqlalchemy import select
 from sqlmodel import Session, SQLModel, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import core, ensure
+from groundspeed.service.db.identities import core
 from groundspeed.service.db.tables import Benchmark, BuildSnapshot, Environment, Hardware, Series
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.usecases import fingerprints
 from groundspeed.service.usecases.reports import Declared, series_params
 from groundspeed.service.wire.v1 import Facet, HardwareSpec, RunReport, Samples

@@ -11,8 +11,8 @@ from sqlmodel import col
 
 from groundspeed.service.config.model import ProjectConfig
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import AuditEntry, Project
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import Conflict, Invalid
 from groundspeed.service.repo import Mirrors, Repository
 from groundspeed.service.usecases import configuration

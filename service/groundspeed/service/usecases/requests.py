@@ -13,8 +13,8 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import AuditEntry, Job, Project, Request
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import Conflict, NotFound
 from groundspeed.service.repo import Mirrors
 from groundspeed.service.usecases import configuration, jobs, outbox

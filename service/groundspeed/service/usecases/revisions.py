@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlmodel import Session, col
 
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Revision
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.repo import Commit, Repository
 from groundspeed.service.usecases.series import positions_changed
 

@@ -11,8 +11,8 @@ from sqlmodel import Session, col
 
 from groundspeed.service.config.model import ProjectConfig, ScheduleSection
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import JobSide, Project, Request, Revision, ScheduleFire
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.repo import Mirrors, Repository
 from groundspeed.service.usecases import configuration, requests, revisions

@@ -13,8 +13,8 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from groundspeed.service.db.forge_tables import ForgeRepository, PullRequest
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Project, Request
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.domain.pulls import events as e
 from groundspeed.service.domain.pulls.commands import Misunderstood, read_command
 from groundspeed.service.domain.pulls.rules import untrusted

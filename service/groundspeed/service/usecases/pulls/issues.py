@@ -13,8 +13,8 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeIssue, ForgeRepository
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Result, Revision, Run, Series
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.domain.pulls.forge import Cause, ForgeRefused
 from groundspeed.service.usecases.pulls import outgoing
 from groundspeed.service.usecases.pulls.outgoing import Claim, Desk

@@ -15,7 +15,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeAction, ForgeRepository
-from groundspeed.service.db.identities import ensure
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.domain.pulls.forge import Forge, ForgeRefused, ForgeUnavailable
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.repo import Mirrors

@@ -11,8 +11,8 @@ from sqlmodel import Session, col
 from groundspeed.service.addresses import apart
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import ForgeIssue, ForgeRepository
-from groundspeed.service.db.identities import ensure
 from groundspeed.service.db.tables import AuditEntry, Project, Regression
+from groundspeed.service.db.unique import ensure
 from groundspeed.service.domain.pulls.events import Repository
 from groundspeed.service.errors import Conflict
 from groundspeed.service.usecases import requests

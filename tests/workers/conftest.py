@@ -139,6 +139,10 @@ class Service:
                 return Response(status_code=401)
             return Response(status_code=503) if self.down else await call_next(request)
 
+        @app.post(f"{api}/gone")
+        def gone() -> Response:
+            return Response(json.dumps({"type": "conflict", "title": "It is over."}), status_code=409)
+
         @app.post(f"{api}/workers/register")
         def register(body: v1.RegisterRequest) -> Response:
             if body.protocol != self.accepts_protocol:

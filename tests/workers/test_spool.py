@@ -120,14 +120,17 @@ def test_a_full_spool_says_what_to_do_and_keeps_nothing_by_halves(tmp_path: Path
     assert len(list(spool.runs("a1"))) == len(list((tmp_path / "spool" / "a1").iterdir()))
 
 
-def test_a_full_disk_is_one_clear_error(spool: Spool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+def test_a_full_disk_is_one_clear_error(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
     """The system's refusal at any step leaves the folder as it was."""
 
     def no_room(_fd: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(spool_module.os, "fsync", no_room)
-    with pytest.raises(SpoolFull, match="No space left on device"):
+    with pytest.raises(SpoolFull, match=os.strerror(number)):
         spool.put("a1", run_report())
     assert list((tmp_path / "spool").rglob("*.json*")) == []
 
@@ -252,11 +255,43 @@ def test_one_bad_result_does_not_hold_back_the_others(service: Any, spool: Spool
     assert "refuses the result: not valid" in told[1]["evidence"]["message"]
 
 
-def test_a_wrong_token_loses_nothing(service: Any, spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """401 is the operator's to correct; results wait for it."""
+def test_strange_files_in_the_spool_hold_no_result_back(
+    service: Any, spool: Spool, delivery: Delivery, tmp_path: Path
+) -> None:
+    """Folders that are no attempt's stay as they are, files that no result can be read from are set aside."""
+    folder = tmp_path / "spool"
+    spool.put("b1", run_report())
+    (folder / "b1" / "copy.run.json").write_bytes(next((folder / "b1").glob("*.run.json")).read_bytes())
+    (folder / "b1" / "deep.run.json").write_text("[" * 100_000)
+    for name in (".nfs", "lost+found", "a b"):
+        (folder / name).mkdir()
+    service.attempts["b1"] = 8
+    service.state[8] = "running"
+    delivery.start()
+    service.wait(lambda: len(service.runs) == 1 and not spool.waits)
+    assert sorted(path.name for path in folder.iterdir()) == [".nfs", "a b", "b1", "lost+found"]
+    assert sorted(path.name for path in (folder / "b1").iterdir()) == [
+        "copy.run.json.unreadable", "deep.run.json.unreadable",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServiceRefused("who are you", status=401),
+        ProtocolMismatch("upgrade the older one", status=426),
+        ServiceUnavailable("a proxy answers 404"),
+        RuntimeError("something nobody thought of"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_token_or_release_loses_nothing(
+    spool: Spool, delivery: Delivery, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """They are the operator's to correct; results wait for it."""
 
     def refused(*_: Any, **__: Any) -> v1.RunAck:
-        raise ServiceRefused("who are you", status=401)
+        raise error
 
     monkeypatch.setattr(Client, "runs", refused)
     spool.put("a1", run_report())
@@ -266,7 +301,7 @@ def test_a_wrong_token_loses_nothing(service: Any, spool: Spool, delivery: Deliv
 
 
 def test_the_client_tries_again_on_5xx_and_never_on_4xx(service: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    """503 twice, then the answer; 404 once."""
+    """503 twice, then the answer; 409 once."""
     claim = v1.ClaimRequest(protocol=1, node="node")
     import threading
 
@@ -283,8 +318,10 @@ def test_the_client_tries_again_on_5xx_and_never_on_4xx(service: Any, client: Cl
     assert set(service.tokens) == {"Bearer secret-token"}
     service.tokens.clear()
     with pytest.raises(ServiceRefused) as refused:
-        client._post("/nowhere", claim, v1.Ack, patience_s=10)
-    assert (refused.value.status, len(service.tokens)) == (404, 1)
+        client._post("/gone", claim, v1.Ack, patience_s=10)
+    assert (refused.value.status, refused.value.code, len(service.tokens)) == (409, "conflict", 1)
+    with pytest.raises(ServiceUnavailable, match="not as Groundspeed does"):  # of whatever stands in for it
+        client._post("/nowhere", claim, v1.Ack, patience_s=0)
 
 
 def test_no_service_at_all_is_unavailable(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, Service
 Reply = TypeVar("Reply", bound=v1.Wire)
 _PROTOCOL = {"protocol", "protocol-mismatch"}
 _AGAIN = {408, 425, 429}
+_SURE = {401, 403, 413, 422, 426}
+"""Refusals that count without words of the service's own; any other may be of something between that stands in for it
+while it is away, and nothing is given up because of that.
+"""
 
 
 class Client:
@@ -102,7 +106,13 @@ class Client:
         if reply.status_code >= 500 or reply.status_code in _AGAIN:
             raise ServiceUnavailable(f"The service at {self._url} answers {reply.status_code} to {path}")
         if reply.status_code >= 300:
-            raise _refusal(reply, path)
+            refusal = _refusal(reply, path)
+            if refusal.status not in _SURE and not refusal.code:
+                raise ServiceUnavailable(
+                    f"{self._url} answers {reply.status_code} to {path}, and not as Groundspeed does: is it the address "
+                    "of the service, or a proxy that stands in for it?"
+                )
+            raise refusal
         return reply
 
     def _ask(self, method: str, path: str, content: bytes) -> httpx.Response:
@@ -111,7 +121,7 @@ class Client:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             return self._http.request(method, path, content=content, headers=headers)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ServiceUnavailable(f"The service at {self._url} cannot be reached: {error or type(error)}") from error
 
     def _token_is_new(self) -> bool:
@@ -145,6 +155,8 @@ def _refusal(reply: httpx.Response, path: str) -> ServiceRefused:
         found = reply.json()
         problem = found if isinstance(found, dict) else {}
     code = str(problem.get("type", ""))
+    if code == "http" and reply.status_code in {404, 405}:  # no such address: that of another service, or release
+        code = ""
     words = " ".join(str(problem[k]) for k in ("title", "detail") if problem.get(k)) or reply.text[:500]
     message = f"The service refuses {path} ({reply.status_code}): {words}"
     kind = ProtocolMismatch if reply.status_code == 426 or code in _PROTOCOL else ServiceRefused

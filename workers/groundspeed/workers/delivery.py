@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from groundspeed.service.wire import v1
 from groundspeed.workers.client import Client
-from groundspeed.workers.errors import ServiceRefused, ServiceUnavailable
+from groundspeed.workers.errors import ProtocolMismatch, ServiceRefused, ServiceUnavailable
 from groundspeed.workers.logs import logger
 from groundspeed.workers.spool import Spool
 
@@ -18,7 +18,11 @@ _BATCH_BYTES = 4 << 20
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _LATER = {401, 403}
-"""A wrong token is the operator's to correct: the results wait."""
+
+
+def _later(error: ServiceRefused) -> bool:
+    """A wrong token, and releases that do not understand each other, are the operator's to correct: results wait."""
+    return error.status in _LATER or isinstance(error, ProtocolMismatch)
 
 
 class Delivery:
@@ -41,7 +45,7 @@ class Delivery:
         deadline = time.monotonic() + patience_s
         self._kick.set()
         with self._changed:
-            while self._spool.attempts() and time.monotonic() < deadline and self._thread.is_alive():
+            while self._spool.waits and time.monotonic() < deadline and self._thread.is_alive():
                 self._changed.wait(0.2)
         self._end.set()
         self._kick.set()
@@ -74,6 +78,9 @@ class Delivery:
             except OSError as error:
                 self._pause_s = _LONGEST_PAUSE_S
                 logger.error("the spool cannot be read: %s", error)
+            except Exception:  # noqa: BLE001 - the edge of a thread without which no result ever leaves
+                self._pause_s = _LONGEST_PAUSE_S
+                logger.exception("results wait in the spool, and are tried again")
             with self._changed:
                 self._changed.notify_all()
             if self._pause_s:
@@ -87,7 +94,7 @@ class Delivery:
             try:
                 self._deliver(attempt)
             except ServiceRefused as error:
-                if error.status in _LATER:
+                if _later(error):
                     later = ServiceUnavailable(str(error))
                     continue
                 logger.warning("attempt %s is given up: %s", attempt, error)
@@ -111,7 +118,7 @@ class Delivery:
         try:
             ack = self._client.runs(attempt, v1.RunBatch(runs=tuple(batch)))
         except ServiceRefused as error:
-            if error.status not in {400, 413, 422}:
+            if error.status not in {400, 413, 422} or _later(error):
                 raise
             self._send_apart(attempt, batch, error)
             return
@@ -154,7 +161,7 @@ class Delivery:
         try:
             ack = self._client.runs(attempt, v1.RunBatch(runs=(told,)))
         except ServiceRefused as error:
-            if error.status in _LATER:
+            if _later(error):
                 raise
             logger.error("nor can the refusal be told: %s", error)
             return
@@ -169,7 +176,7 @@ class Delivery:
             try:
                 self._client.put_artefact(attempt, reference.sha256, path)
             except ServiceRefused as error:
-                if error.status in _LATER:
+                if _later(error):
                     raise
                 logger.error("the artefact %s is given up: %s", reference.name, error)
 

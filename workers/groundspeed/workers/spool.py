@@ -8,10 +8,10 @@ whenever the machine stops. Order is by name within an attempt, and nothing depe
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ from pydantic import ValidationError
 
 from groundspeed.service.wire import v1
 from groundspeed.workers.errors import SpoolFull
+from groundspeed.workers.logs import logger
 
 VERSION = 1
 _RUN = ".run.json"
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 class Spool:
@@ -37,7 +37,8 @@ class Spool:
         self._lock = threading.Lock()
         root.mkdir(parents=True, exist_ok=True)
         for leftover in root.glob("**/*.tmp"):  # of a writer that died: never acknowledged, never readable
-            leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                leftover.unlink(missing_ok=True)
         self._used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
     @property
@@ -58,8 +59,13 @@ class Spool:
         self._write(self._folder(attempt) / "finish.json", json.dumps(document).encode())
 
     def attempts(self) -> list[str]:
-        """Attempts with something to send, oldest name first."""
-        return sorted(path.name for path in self._root.iterdir() if path.is_dir())
+        """Attempts with something to send, oldest name first; other folders that lie here are nobody's to touch."""
+        return sorted(path.name for path in self._root.iterdir() if _is_attempt(path.name) and path.is_dir())
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is still to be acknowledged."""
+        return not all(self.empty(attempt) for attempt in self.attempts())
 
     def runs(self, attempt: str) -> Iterator[v1.RunReport]:
         """Runs that wait, in a stable order. A file that cannot be read is set aside as ``*.unreadable``."""
@@ -68,8 +74,13 @@ class Spool:
             if document is None:
                 continue
             try:
-                yield v1.RunReport.model_validate(document["run"])
+                run = v1.RunReport.model_validate(document["run"])
             except (ValidationError, KeyError):
+                self._set_aside(path)
+                continue
+            if path.name == f"{_name(run.key)}{_RUN}":
+                yield run
+            else:  # a copy under another name: nobody would ever delete it
                 self._set_aside(path)
 
     def artefact(self, attempt: str, sha256: str) -> Path | None:
@@ -116,7 +127,7 @@ class Spool:
         return not any(folder.glob(f"*{_RUN}")) and not (folder / "finish.json").exists()
 
     def _folder(self, attempt: str) -> Path:
-        if not attempt or "/" in attempt or attempt.startswith("."):
+        if not _is_attempt(attempt):
             raise ValueError(f"not the name of an attempt: {attempt!r}")
         return self._root / attempt
 
@@ -135,12 +146,10 @@ class Spool:
             except OSError as error:
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
-                if error.errno in _NO_ROOM:
-                    raise SpoolFull(
-                        f"The result cannot be kept in the spool {self._root}: {error.strerror}. Free some space on "
-                        "that disk, or point GROUNDSPEED_WORKER_SPOOL_DIR elsewhere."
-                    ) from error
-                raise
+                raise SpoolFull(
+                    f"The result cannot be kept in the spool {self._root}: {error.strerror}. Free some space on that "
+                    "disk, let this user write there, or point GROUNDSPEED_WORKER_SPOOL_DIR elsewhere."
+                ) from error
             self._used += len(data)
 
     def _read(self, path: Path) -> dict[str, Any] | None:
@@ -148,12 +157,13 @@ class Spool:
             document = json.loads(path.read_bytes())
             if document["version"] <= VERSION:
                 return dict(document)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         self._set_aside(path)
         return None
 
     def _set_aside(self, path: Path) -> None:
+        logger.error("%s in the spool is no result that can be read: it is set aside as *.unreadable", path)
         with contextlib.suppress(OSError):
             path.rename(path.with_name(f"{path.name}.unreadable"))
 
@@ -162,6 +172,10 @@ class Spool:
             size = path.stat().st_size
             path.unlink()
             self._used -= size
+
+
+def _is_attempt(name: str) -> bool:
+    return re.fullmatch(r"\w[\w-]*", name) is not None
 
 
 def _name(key: v1.RunKey) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,24 +9,16 @@ import sys
 from pydantic import ValidationError
 
 from groundspeed.service.wire import v1
+from groundspeed.workers.asking import ask
 from groundspeed.workers.logs import logger
 from groundspeed.workers.variables import base_variables
-
-_LIMIT_S = 120.0
 
 
 def read_catalogue() -> tuple[v1.PluginSpec, ...]:
     """All plugins installed beside the worker; broken ones with their error. Empty when not even that works."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "groundspeed.plugins.registry", "--dump"],
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=True,
-            env=base_variables(os.environ, ("PYTHONPATH",)),
-        )
-        plugins = json.loads(done.stdout)["plugins"]
+        argv = [sys.executable, "-P", "-m", "groundspeed.plugins.registry", "--dump"]
+        plugins = ask(argv, base_variables(os.environ, ("PYTHONPATH",)))["plugins"]
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
         logger.error("the catalogue of plugins cannot be read: %s %s", error, getattr(error, "stderr", ""))
         return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -11,10 +10,10 @@ from typing import Any
 
 from groundspeed.plugins.device import libraries, present
 from groundspeed.plugins.device.base import Facet
+from groundspeed.workers.asking import ask
 from groundspeed.workers.stack import Stack
 from groundspeed.workers.variables import base_variables
 
-LIMIT_S = 120.0
 _STEER = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 
 
@@ -31,11 +30,7 @@ def facets(stack: Stack) -> tuple[Facet, ...]:
 @cache
 def _ask(python: str, _steered: tuple[str, ...]) -> tuple[Facet, ...]:
     try:
-        done = subprocess.run(
-            [python, libraries.__file__], capture_output=True, text=True, timeout=LIMIT_S, check=True,
-            env=base_variables(os.environ),
-        )  # fmt: skip
-        found: dict[str, tuple[str | None, str]] = json.loads(done.stdout)
+        found: dict[str, tuple[str | None, str]] = ask([python, libraries.__file__], base_variables(os.environ))
     except subprocess.CalledProcessError as error:
         return (_unknown(f"torch could not be imported: {(error.stderr.strip().splitlines() or ['no word'])[-1]}"),)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:

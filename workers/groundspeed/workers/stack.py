@@ -7,7 +7,6 @@ that a build sees the node's torch without seeing the worker's packages.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 import uuid
@@ -19,6 +18,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from groundspeed.workers.asking import ask
 from groundspeed.workers.errors import SettingsInvalid
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -122,8 +122,7 @@ def requirements(lines: Iterable[str]) -> list[Requirement]:
 
 def _probe(python: str) -> dict[str, Any]:
     try:
-        done = subprocess.run([python, "-P", str(PROBE)], capture_output=True, text=True, timeout=120, check=True)
-        return dict(json.loads(done.stdout))
+        return dict(ask([python, "-P", str(PROBE)]))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         words = getattr(error, "stderr", "") or str(error)
         raise SettingsInvalid(

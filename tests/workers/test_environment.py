@@ -7,6 +7,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_without_install_commands_nothing_is_built_twice(build: Build, commands:
     """One empty environment for all revisions; it sees the node's torch and none of the worker's packages."""
     first = build()
     second = build()
-    assert (first.home, second.cached, commands) == (second.home, True, [])
+    assert (first.home, commands) == (second.home, [])
     code = "import importlib.metadata as m; print(m.version('torch'), sorted(d.name for d in m.distributions()))"
     seen = said(first, code)
     assert seen.startswith(str(stack.torch))
@@ -125,13 +126,28 @@ def test_environments_are_cached_by_command_and_by_the_files_they_read(build: Bu
     requirements.write_text("tool==1.0\n")
     first = build("pip install -r requirements.txt")
     (checkout.source / "code.py").write_text("changed")
-    assert build("pip install -r requirements.txt").cached
+    assert build("pip install -r requirements.txt").home == first.home
     assert len(commands) == 1
     requirements.write_text("tool==2.0\n")
     second = build("pip install -r requirements.txt")
     assert (first.packages, second.packages) == ({"tool": "1.0"}, {"tool": "2.0"})
     requirements.write_text("tool==1.0\n")
     assert build("pip install -r requirements.txt").home == first.home
+
+
+def test_a_python_that_makes_no_venv_is_not_the_revisions_fault(
+    tmp_path: Path, stack: Stack, checkout: Checkout
+) -> None:
+    """A full disk, say: the job is tried again, with the words of whoever failed."""
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho No space left on device\nexit 1\n")
+    broken.chmod(0o755)
+    environments = Environments(tmp_path / "cache", replace(stack, executable=broken), 2, threading.Event())
+    with (
+        pytest.raises(BuildInterrupted, match="No space left on device"),
+        environments.use(v1.BuildSpec(), checkout, {}, lambda command: pytest.fail(str(command))),
+    ):
+        pass
 
 
 def test_what_may_read_the_whole_tree_belongs_to_its_checkout(build: Build, checkout: Checkout) -> None:

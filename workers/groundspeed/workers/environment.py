@@ -34,6 +34,7 @@ from groundspeed.workers.variables import with_python
 
 RunCommand = Callable[[Command], Ended]
 _PTH = "zz-groundspeed-stack.pth"
+_VENV_LIMIT_S = 120.0
 _WEATHER = re.compile(
     r"Temporary failure in name resolution|NewConnectionError|ConnectTimeout|Read timed out|Connection (refused|reset|"
     r"broken|aborted)|50[0234] Server Error|No space left on device|Could not resolve host"
@@ -52,7 +53,6 @@ class Environment:
 
     home: Path
     packages: Mapping[str, str]
-    cached: bool
 
     @property
     def python(self) -> Path:
@@ -115,7 +115,7 @@ class Environments:
         except (OSError, ValueError, KeyError):
             return None
         os.utime(home / "ready.json")
-        return Environment(home, packages, cached=True)
+        return Environment(home, packages)
 
     def _build(
         self, home: Path, build: v1.BuildSpec, checkout: Checkout, variables: Mapping[str, str], run: RunCommand
@@ -133,17 +133,19 @@ class Environments:
         if not own_torch:
             self._check(site, packages)
         _write_ready(home, packages)
-        return Environment(home, packages, cached=False)
+        return Environment(home, packages)
 
     def _create(self, home: Path, *, layered: bool) -> Path:
         """An empty venv; returns its folder of packages."""
         home.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [str(self._stack.executable), "-m", "venv", "--without-pip", "--symlinks", str(home)],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        argv = [str(self._stack.executable), "-m", "venv", "--without-pip", "--symlinks", str(home)]
+        try:
+            subprocess.run(argv, capture_output=True, text=True, timeout=_VENV_LIMIT_S, check=True)
+        except subprocess.CalledProcessError as error:
+            words = f"{error.stdout}{error.stderr}".strip()[-500:] or error
+            raise BuildInterrupted(f"The environment {home} cannot be made: {words}") from error
+        except subprocess.TimeoutExpired as error:
+            raise BuildInterrupted(f"The environment {home} cannot be made: {error}") from error
         site = next((home / "lib").glob("python*/site-packages"))
         if layered:
             (site / _PTH).write_text(f"{self._stack.layer}\n", encoding="utf-8")

@@ -5,6 +5,41 @@ from __future__ import annotations
 import time
 
 
+def two_answers():
+    """A model that takes one input or two, and whose second answer follows from the first."""
+    import torch
+
+    class TwoAnswers(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 4)
+
+        def forward(self, left, right=None):
+            answer = self.layer(left) if right is None else self.layer(left) - 2 * self.layer(right)
+            return answer, answer.relu()
+
+    return TwoAnswers()
+
+
+def other_inputs_each_time(device):
+    """Every request holds other numbers, and waits for them."""
+    import torch
+
+    def inputs():
+        time.sleep(2e-3)
+        return torch.randn(2, 8, device=device)
+
+    return {"model": two_answers().to(device), "inputs": inputs}
+
+
+def inputs_by_name(device):
+    """Not in the order in which the model takes them."""
+    import torch
+
+    inputs = {"right": torch.randn(2, 8, device=device), "left": torch.randn(2, 8, device=device)}
+    return {"model": two_answers().to(device), "inputs": inputs}
+
+
 def good_kernel(device, size=0):
     import torch
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from itertools import cycle
 
 import pytest
+from tests.plugins import targets_for_suites
 from tests.plugins.conftest import metric
 
 from groundspeed.plugins import (
@@ -15,10 +17,13 @@ from groundspeed.plugins import (
     kernel,
     loader_bottleneck,
     memory_bandwidth,
+    modes,
+    onnx_mode,
     roofline,
     tasks,
 )
-from groundspeed.plugins.spi import Unsupported, WrongResult
+from groundspeed.plugins.spi import Context, Unsupported, WrongResult
+from groundspeed.plugins.timing import memory_trace
 
 torch = pytest.importorskip("torch")
 HERE = "tests.plugins.targets_for_suites"
@@ -243,6 +248,87 @@ def test_int8_is_checked_against_fp32_and_a_model_that_breaks_is_wrong(here):
             assert "needs" in report.evidence["message"] or "has no" in report.evidence["message"]
 
 
+def test_a_reduced_mode_is_compared_on_the_same_inputs_and_says_how_far_off_it_is(here):
+    report = here("inference", f"{HERE}:other_inputs_each_time", {"precision": "bf16"})
+    assert report.outcome == "ok", report.evidence
+    assert 1e-4 < metric(report, "relative_error").values[0] < modes.TOLERANCE["bf16"]
+    labels = report.conditions["labels"]
+    assert "more loader workers" in labels["input_bound"]
+    assert labels["tail_from_few"].startswith(f"{len(metric(report, 'latency_p50').values)} requests: ")
+    with pytest.raises(WrongResult, match="the answer has 3 values, and fp32 eager gives 4"):
+        modes.compare(torch.ones(3), torch.ones(4), 0.1, "int8")
+    with pytest.raises(WrongResult, match="What to do: keep the first"):
+        modes.compare(torch.full((4,), float("nan")), torch.ones(4), 0.1, "int8")
+    assert modes.compare(torch.zeros(4), torch.zeros(4), 0.1, "int8") == 0.0
+
+
+def test_onnx_runtime_is_given_inputs_by_name_and_every_answer_is_compared(here):
+    named = targets_for_suites.inputs_by_name("cpu")
+    assert list(onnx_mode.in_order(named["model"], named["inputs"])) == ["left", "right"]
+    assert list(onnx_mode.in_order(named["model"], [1, 2])) == ["input_0", "input_1"]
+    with pytest.raises(Unsupported, match="take fp16 or fp32"):
+        onnx_mode._refuse(named["model"].bfloat16(), {})
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    report = here("inference", f"{HERE}:inputs_by_name", {"mode": "onnxruntime"})
+    assert report.outcome == "ok", report.evidence
+    assert metric(report, "relative_error").values[0] < modes.TOLERANCE["fp32"]
+
+
+class Allocator:
+    """The part of torch.cuda that keeps peaks, for a device with nothing else on it."""
+
+    def __init__(self):
+        self.held = self.peak = self.most_reserved = 0
+
+    def take(self, size, reserved=0):
+        self.held += size
+        self.peak, self.most_reserved = max(self.peak, self.held), max(self.most_reserved, self.held + reserved)
+
+    def init(self):
+        pass
+
+    def synchronize(self, _device):
+        pass
+
+    def memory_allocated(self, _device):
+        return self.held
+
+    def max_memory_allocated(self, _device):
+        return self.peak
+
+    def max_memory_reserved(self, _device):
+        return self.most_reserved
+
+    def reset_peak_memory_stats(self, _device):
+        self.peak = self.most_reserved = self.held
+
+
+def test_peaks_of_an_accelerator_are_those_of_every_phase(monkeypatch, tmp_path):
+    """Whatever was reserved between two marks counts, though it was given back before the end."""
+    allocator, context = Allocator(), Context("cuda:0", {"steps": 3}, None, tmp_path, lambda _: None)
+
+    def made(_context):
+        allocator.take(100)
+
+        def step(mark):
+            mark("forward")
+            allocator.take(50, reserved=75)
+            mark("backward")
+            allocator.take(30)
+            allocator.take(-80)
+            mark("optimizer")
+
+        return step
+
+    monkeypatch.setattr(memory_trace, "_step_of", made)
+    seen = memory_trace._trace_accelerator(context, allocator)
+    assert (seen.peak_allocated, seen.setup_allocated, seen.peak_reserved, seen.growth) == (180, 100, 225, 0.0)
+    assert seen.phase_peaks == {"forward": 150, "backward": 180, "optimizer": 100}
+    with pytest.raises(Unsupported, match="mps keeps no peaks"):
+        memory_trace.trace_memory(dataclasses.replace(context, device="mps"))
+
+
 def test_memory_by_phase_and_a_leak_is_told(here):
     report = here("memory", f"{MODELS}.training:gpt_small", {"batch_size": 2})
     assert report.outcome == "ok"
@@ -253,11 +339,10 @@ def test_memory_by_phase_and_a_leak_is_told(here):
     report = here("memory", f"{HERE}:leaking_training")
     assert metric(report, "growth_per_step").values == (4096.0,)
     assert "4096 bytes" in report.conditions["labels"]["leak"]
+    assert "not available" in report.facts["fragmentation"]
 
 
 def test_fp8_linear_layers_are_close_to_fp32_where_this_torch_can_multiply_them():
-    from groundspeed.plugins import modes
-
     model = torch.nn.Sequential(torch.nn.Linear(32, 48), torch.nn.Linear(48, 5))
     changed = modes.with_fp8(model)
     assert type(changed[0]) is not torch.nn.Linear

@@ -6,18 +6,20 @@ import gc
 import random
 import statistics
 import time
+import types
 
 import pytest
 
 from groundspeed.plugins.protocol import Limits
 from groundspeed.plugins.timing import profile
-from groundspeed.plugins.timing.clocks import Chunk, HostClock
+from groundspeed.plugins.timing.clocks import AcceleratorClock, Chunk, HostClock, clock_for
 from groundspeed.plugins.timing.kernels import Interval
 from groundspeed.plugins.timing.loop import Loop, quiet_collector
 from groundspeed.plugins.timing.memory_trace import Held, running_sums
 from groundspeed.plugins.timing.reference import NOMINAL_S, Reference, calibrated, python_work
 from groundspeed.plugins.timing.steady import SteadyTest
 from groundspeed.plugins.timing.stopping import StopRule, median_interval, relative_half_width
+from groundspeed.plugins.timing.unbroken import loop_clock
 
 TEST = SteadyTest(window=10, window_s=0.0)
 
@@ -226,6 +228,18 @@ def test_growth_is_what_stays_after_each_step_and_one_odd_step_is_no_leak():
     assert leaking.growth() == 64
     steady = Held([("step", 9000 if n == 5 else 1000, 0) for n in range(9)])
     assert steady.growth() == 0
+
+
+def test_devices_without_timing_events_are_waited_for_by_the_hosts_clock():
+    """Apple's and older XPU builds of torch: a sample ends when the device has."""
+    waited = []
+    clock = AcceleratorClock(types.SimpleNamespace(synchronize=lambda: waited.append(1)))
+    chunk = clock.chunk(lambda: None, 3, 2)
+    assert (len(chunk.wall_s), len(waited)) == (3, 3)
+    pytest.importorskip("torch")
+    assert type(loop_clock("mps")) is AcceleratorClock
+    assert isinstance(clock_for("xpu:0"), AcceleratorClock)
+    assert profile.profile_steps(lambda: None, "mps", 1e-3, lambda _: None).unavailable == "there is no tracer for mps"
 
 
 class FakeTracer:

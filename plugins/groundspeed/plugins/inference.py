@@ -58,8 +58,8 @@ class Inference:
         task = tasks.inference_task(context)
         if task.model is None:
             tasks.refuse_axes(context, self.params)
+        feed = None if task.fixed_inputs else task.feed
         task = modes.apply(task, context.params, context.device)
-        feed = task.feed
         task.facts |= {"threads": threads, "device": context.device, "mode": str(context.params["mode"])}
         return Workload(
             step=task.request,

@@ -17,7 +17,7 @@ def onnx_runner(task: InferenceTask, device: str, inputs: Any) -> Callable[[Any]
     if task.run is not call_on:
         raise Unsupported("mode onnxruntime needs a target whose model is simply called: this one gives its own `run`")
     given = in_order(task.model, inputs)
-    _refuse(given)
+    _refuse(task.model, given)
     names = list(given)
     session = runtime.InferenceSession(_exported(task.model, inputs, given), providers=[_provider(device)])
     wanted = {one.name for one in session.get_inputs()}  # a constant of the model may have taken the place of one
@@ -56,14 +56,14 @@ def _provider(device: str) -> str:
     return "CPUExecutionProvider" if device == "cpu" else "CUDAExecutionProvider"
 
 
-def _refuse(given: Mapping[str, Any]) -> None:
+def _refuse(model: Any, given: Mapping[str, Any]) -> None:
     import torch
 
+    if any(one.dtype is torch.bfloat16 for one in (*model.parameters(), *given.values()) if hasattr(one, "dtype")):
+        raise Unsupported("mode onnxruntime has few operators in bf16, and numpy none: take fp16 or fp32")
     for name, value in given.items():
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"mode onnxruntime takes tensors, and {name} is {type(value).__name__}")
-        if value.dtype is torch.bfloat16:
-            raise Unsupported("mode onnxruntime has no way to be given bf16: take fp16 or fp32")
 
 
 def _exported(model: Any, inputs: Any, given: Mapping[str, Any]) -> bytes:

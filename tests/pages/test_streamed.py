@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 
 import httpx
 import pytest
@@ -65,14 +65,26 @@ def test_it_is_packed_for_who_takes_that(site: Site, accepted: str, packed: bool
 @pytest.mark.parametrize(
     ("error", "words"), [(Unavailable("It is gone.", "Wait."), "It is gone. Wait."), (KeyError(1), "Reload it.")]
 )
-def test_a_page_that_breaks_off_says_so(error: Exception, words: str) -> None:
-    def texts() -> Iterator[str]:
-        yield "<p>1</p>"
+def test_a_page_that_breaks_off_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    """To people where it stops, and to programs by an answer that is not whole; its tag is no answer to anybody."""
+
+    def late(*_: object) -> v.RevisionPage:
         raise error
 
-    sent = b"".join(streamed._body("<main>", texts(), "tag", packed=False)).decode()
-    assert sent.startswith("<main><p>1</p>")
-    assert sent.endswith(f"{words}</p></main></body></html>")
+    address = f"{site.url}/projects/{site.demo.slug}/commits/{site.demo.shas[-5]}"
+    parts: list[str] = []
+    with monkeypatch.context() as failing:
+        failing.setattr(revision, "revision_page", late)
+        with httpx.stream("GET", address, timeout=60) as reply, pytest.raises(httpx.RemoteProtocolError):
+            parts.extend(reply.iter_text())
+    text = "".join(parts)
+    assert "<h1>" in text
+    assert text.endswith(f"{words}</p></main></body></html>")
+    assert httpx.get(address, headers={"if-none-match": reply.headers["etag"]}, timeout=60).status_code == 200
+    [line] = re.findall(r"request_seconds_count{.*commits.*5xx.*", httpx.get(f"{site.url}/metrics", timeout=60).text)
+    assert "/projects/{slug}/commits/{sha}" in line
 
 
 def test_few_answers_are_remembered() -> None:

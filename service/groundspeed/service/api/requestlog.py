@@ -20,6 +20,12 @@ _OURS = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 _QUIET = ("/healthz", "/readyz", "/metrics", "/assets/")
 
 
+class BrokenOffError(Exception):
+    """An answer that was begun cannot be ended. Its connection is cut instead of closed: people see what there is and
+    why there is no more, programs and proxies know that it is not whole.
+    """
+
+
 class RequestLog:
     """ASGI middleware; the outermost, so that refusals are logged too."""
 
@@ -50,6 +56,8 @@ class RequestLog:
         with about(**facts), span(scope["method"], headers, **{f"groundspeed.{k}": v for k, v in facts.items()}) as one:
             try:
                 await self._app(scope, receive, answer)
+            except BrokenOffError:  # has been logged; the server cuts what it has not seen the end of
+                status = 500
             finally:
                 seconds = time.perf_counter() - start
                 if one is not None:

@@ -19,6 +19,7 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from markupsafe import escape
 
+from groundspeed.service.api.requestlog import BrokenOffError
 from groundspeed.service.api.routes.loaders import InParts
 from groundspeed.service.api.routes.views import takes_gzip
 from groundspeed.service.errors import GroundspeedError
@@ -95,6 +96,7 @@ def _to_the_end(texts: Iterator[str]) -> Iterator[str]:
         if isinstance(error, GroundspeedError):
             words = f"{error.title} {error.advice}"
         yield f'<p class="empty">{escape(words)}</p></main></body></html>'
+        raise BrokenOffError from error
 
 
 def _hash(text: str) -> str:

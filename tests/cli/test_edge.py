@@ -24,6 +24,7 @@ def fails(error: BaseException) -> None:
         (ModuleNotFoundError("no", name="sqlmodel"), "pip install 'groundspeed[service]'"),
         (ModuleNotFoundError("no", name="psutil"), "pip install 'groundspeed[worker]'"),
         (PermissionError(13, "Permission denied", "/x/y"), "refused /x/y: Permission denied"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "holds the byte 0xff"),
         (ZeroDivisionError("division by zero"), "That is a fault of Groundspeed"),
     ],
 )

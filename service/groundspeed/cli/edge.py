@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -75,6 +76,8 @@ def explain(error: Exception) -> str:
 
 
 def _of_the_system(error: Exception) -> str | None:
+    if isinstance(error, UnicodeEncodeError) and (found := re.search("[\ud800-\udfff]", str(error.object))):
+        return f"Something given holds the byte {ord(found[0]) & 0xFF:#x}, which is no UTF-8: give it in UTF-8."
     if isinstance(error, shutil.Error):  # several files: the first of (source, destination, why)
         return f"Files could not be copied: {error.args[0][0][2]}. Correct that and run the command again."
     if isinstance(error, OSError) and error.strerror:

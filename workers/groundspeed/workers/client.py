@@ -109,8 +109,8 @@ class Client:
             refusal = _refusal(reply, path)
             if refusal.status not in _SURE and not refusal.code:
                 raise ServiceUnavailable(
-                    f"{self._url} answers {reply.status_code} to {path}, and not as Groundspeed does: is it the address "
-                    "of the service, or a proxy that stands in for it?"
+                    f"{self._url} answers {reply.status_code} to {path}, and not as Groundspeed does: is it another "
+                    "address, or a proxy that stands in for the service?"
                 )
             raise refusal
         return reply

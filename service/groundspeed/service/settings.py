@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict, SettingsError
 
 from groundspeed.service.errors import ConfigError
 from groundspeed.service.settings_accounts import AccountSettings
@@ -157,6 +158,12 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
             raise ConfigError(
                 f"The settings cannot be used: {lines}.", "docs/configuration.md lists them all."
             ) from None
+        except SettingsError as error:  # it names the field between quotation marks, and never what it holds
+            raise ConfigError(
+                f"The settings cannot be used: {PREFIX}{_name(str(error).split(chr(34))[1:2])} holds no JSON "
+                f"({error.__cause__}).",
+                "docs/configuration.md shows the form of it.",
+            ) from None
 
     @property
     def database(self) -> str:
@@ -201,7 +208,7 @@ class Settings(NotificationSettings, AccountSettings, GitHubSettings):
         return (self.public_url or f"http://{host}:{self.port}").rstrip("/")
 
 
-def _name(location: tuple[int | str, ...]) -> str:
+def _name(location: Sequence[int | str]) -> str:
     return "_".join(str(part) for part in location).upper()
 
 

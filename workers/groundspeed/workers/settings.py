@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from groundspeed.workers.errors import SettingsInvalid
 
@@ -72,7 +73,8 @@ class WorkerSettings(BaseSettings):
     python: Path | None = None
     """Python that holds the node's torch; none: the one the worker runs with."""
     stack_packages: tuple[str, ...] = ("torch", "numpy", "torchvision", "torchaudio", "pytorch-triton", "triton")
-    """Distributions of the node (with all they require) that every build sees below its own packages."""
+    """Distributions of the node (with all they require) that every build sees below its own packages, as
+    JSON: ["torch"]."""
     device: str = "auto"
     """Device handed to benchmarks: auto, cpu, cuda, xpu, mps."""
     devices: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class WorkerSettings(BaseSettings):
     info_facets: tuple[str, ...] = ()
     """Facets of the environment that are told for information only, as JSON of patterns: ["env.NCCL_DEBUG"]."""
     pass_env: tuple[str, ...] = ()
-    """Names of further variables handed to trusted builds and benchmarks."""
+    """Names of further variables handed to trusted builds and benchmarks, as JSON: ["HF_HOME"]."""
     memory_limit_bytes: Annotated[int, Field(ge=0)] = 0
     """Resident memory of one benchmark with all its processes; 0: nine tenths of what the machine has."""
     log_bytes_per_run: Annotated[int, Field(ge=1024)] = 256 * 1024
@@ -146,9 +148,14 @@ class WorkerSettings(BaseSettings):
             settings = cls(**given)
             return settings.model_copy(update={"credentials": {**found, **settings.credentials}}) if found else settings
         except ValidationError as error:
-            lines = "; ".join(f"{'_'.join(map(str, e['loc'])).upper()}: {e['msg'].lower()}" for e in error.errors())
+            lines = "; ".join(f"{_variable(e['loc'])}: {e['msg'].lower()}" for e in error.errors())
             raise SettingsInvalid(
                 f"The worker's settings cannot be used: {lines}. docs/configuration.md lists them all."
+            ) from None
+        except SettingsError as error:  # it names the field between quotation marks, and never what it holds
+            raise SettingsInvalid(
+                f"The worker's settings cannot be used: {_variable(str(error).split(chr(34))[1:2])} holds no JSON "
+                f"({error.__cause__}). docs/configuration.md shows the form of it."
             ) from None
 
     @property
@@ -213,6 +220,12 @@ class WorkerSettings(BaseSettings):
     def memory_limit(self) -> int:
         """Bytes; see ``memory_limit_bytes``."""
         return self.memory_limit_bytes or int(machine_memory_bytes() * 0.9)
+
+
+def _variable(loc: Sequence[str | int]) -> str:
+    """The variable that a field is read from, as messages name it."""
+    name = "_".join(map(str, loc)).upper()
+    return name if name.startswith("GROUNDSPEED_") else f"GROUNDSPEED_WORKER_{name}"
 
 
 def _single_credentials() -> dict[str, Credential]:

@@ -13,7 +13,7 @@ from sqlmodel import col
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.domain.detect import detect
-from groundspeed.service.usecases import regressions
+from groundspeed.service.usecases import grouping, regressions
 from groundspeed.service.usecases import series as stored
 from groundspeed.service.usecases.analyse import analyse, analyse_dirty
 from histories import LATER, history, replicate, spans
@@ -191,6 +191,37 @@ def test_what_a_person_decides_during_an_analysis_stands(database: Database, mon
     analyse_dirty(world.db, LATER)
     assert [row.state for row in world.all(t.ChangePoint)] == ["withdrawn"]
     assert spans(world)[0][1] == "acknowledged"
+
+
+def test_who_merges_during_an_analysis_waits_for_it(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it does not wait for them: both write the same change points."""
+    world = World(postgres_database)
+    history(world, commits=16, time=(1.0, 11, 1.2), memory=(1e9, 5, 1.3))
+    analyse_dirty(world.db, LATER)
+    replicate(world, 12, 1, level=1.2)
+    errors: list[BaseException] = []
+
+    def merge() -> None:
+        try:
+            regressions.merge(world.db, [1], 2, LATER, actor="ada")
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+            errors.append(error)
+
+    def meanwhile(*arguments: Any) -> None:
+        person.start()
+        person.join(0.3)  # as far as it comes: it waits, or the analysis would have to
+        assert person.is_alive()
+        original(*arguments)
+
+    person, original = threading.Thread(target=merge), grouping.regroup
+    monkeypatch.setattr("groundspeed.service.usecases.grouping.regroup", meanwhile)
+    analyse_dirty(world.db, LATER)
+    person.join()
+    assert errors == []
+    assert [(c.regression_id, c.pinned) for c in world.all(t.ChangePoint)] == [(2, True)] * 2
+    assert {row.id: row.state for row in world.all(t.Regression)} == {1: "merged", 2: "new"}
 
 
 def test_many_series_together_are_told_the_same_as_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

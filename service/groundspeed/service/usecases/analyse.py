@@ -101,8 +101,9 @@ def _analyse_few(db: Database, series_ids: Sequence[int], now: datetime, *, only
         # First the marks, then the results: a mark that is seen here has its results committed.
         for series_id, revision in session.connection().execute(_MARKS, ids).all():
             marked.setdefault(series_id, set()).add(revision)
-        wanted = [one for one in series_ids if one in found and (one in marked or not only_marked)]
-        seen = [_look(session, found[one], marked.get(one, set()), now) for one in wanted]
+        wanted = [found[one] for one in series_ids if one in found and (one in marked or not only_marked)]
+        wanted.sort(key=lambda one: one.project_id)  # in the order in which projects are held
+        seen = [_look(session, one, marked.get(one.id or 0, set()), now) for one in wanted]
         _group(session, seen, now)
         _ask(session, seen)
         return len(seen)
@@ -121,9 +122,9 @@ def _look(session: Session, series: Series, marked: set[int | None], now: dateti
 
 
 def _group(session: Session, seen: Sequence[_Seen], now: datetime) -> None:
-    """Bring the regressions up to date; projects are held in the order of their ids."""
+    """Bring the regressions up to date."""
     causes = Causes(session)
-    for one in sorted(seen, key=lambda one: one.series.project_id):
+    for one in seen:
         if one.series.gate:
             grouping.regroup(causes, one.series.project_id, one.changed, now)
             foretold.accept(causes, one.changed, now)

@@ -21,7 +21,7 @@ from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import Series, SeriesMark, Verdict
 from groundspeed.service.domain.series import MIN_EFFECT
 from groundspeed.service.usecases import foretold, grouping, steps
-from groundspeed.service.usecases.analysis_rows import Stored, ask_for_more, changes, ledger
+from groundspeed.service.usecases.analysis_rows import Changes, Stored, ask_for_more, changes, hold, ledger
 from groundspeed.service.usecases.causes_many import Remembered
 from groundspeed.service.usecases.detecting import Answer, Looked, Mark, detections
 from groundspeed.service.usecases.locking import held
@@ -117,7 +117,7 @@ def analyse(
     known = steps.of_series(session, ids)
     judged = select(col(Verdict.series_id)).where(one_of(col(Verdict.series_id), among("ids")))
     announced = set(session.scalars(judged, {"ids": ids}))
-    changed = []
+    changed: list[Changes] = []
     said: list[tuple[int, dict[str, Any]]] = []
     for line, (detection, state) in zip(wanted, seen, strict=True):
         found = detection.change_points
@@ -127,6 +127,7 @@ def analyse(
         least = min_effect if min_effect is not None else MIN_EFFECT[kind_of(line.kind)]
         changed.append(changes(line.id, least, found, before, now))
         said.append((line.id, ledger(min_effect, detection, state, now)))
+    hold(session, project_id, changed)
     session.flush()
     update_rows(session, Series, tuple(said[0][1]), [(id_, *values.values()) for id_, values in said])
     columns = [values for one in changed for values in one.new]

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, select
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlmodel import Session, col
 
 from groundspeed.service.db.sets import among, one_of
@@ -18,6 +19,7 @@ from groundspeed.service.domain.detect import DETECTOR_VERSION, Detection
 from groundspeed.service.domain.identity import Known, match
 from groundspeed.service.domain.state import as_row
 from groundspeed.service.usecases import foretold, outbox
+from groundspeed.service.usecases.locking import hold_project
 from groundspeed.service.usecases.series import LoadedSeries
 
 FOLLOW_UP = "groundspeed.control.followup"
@@ -26,6 +28,9 @@ _COMMITS = select(col(Revision.position), col(Revision.id)).where(
     col(Revision.project_id) == bindparam("project"), one_of(col(Revision.position), among("places"))
 )
 _PLACES = select(col(Revision.id), col(Revision.position)).where(one_of(col(Revision.id), among("ids")))
+_GROUPED = select(col(ChangePoint.id), col(ChangePoint.regression_id), col(ChangePoint.pinned)).where(
+    one_of(col(ChangePoint.id), among("ids"))
+)
 _STRONGEST = 1e6
 """A step in a series without noise is infinitely strong; this stands for it."""
 
@@ -106,11 +111,25 @@ def changes(
     return Changes(changed, new, gone)
 
 
+def hold(session: Session, project_id: int, seen: Sequence[Changes]) -> None:
+    """Hold the project where there is anything to write, and see into which regressions people have put the rows since
+    they were read.
+    """
+    rows = {row.id: row for one in seen for row in (*one.changed, *one.gone)}
+    if not rows and not any(one.new for one in seen):
+        return
+    hold_project(session, project_id)
+    for id_, regression_id, pinned in session.connection().execute(_GROUPED, {"ids": list(rows)}) if rows else ():
+        set_committed_value(rows[id_], "regression_id", regression_id)
+        set_committed_value(rows[id_], "pinned", pinned)
+
+
 def store_changes(
     session: Session, loaded: LoadedSeries, found: Sequence[domain.ChangePoint], before: Stored, now: datetime
 ) -> list[ChangePoint]:
     """The same, with the rows made; returns those that are new or differ."""
     seen = changes(loaded.series.id or 0, loaded.data.threshold(), found, before, now)
+    hold(session, loaded.series.project_id, [seen])
     rows = [*seen.changed, *(ChangePoint(**values) for values in seen.new), *seen.gone]
     session.add_all(rows)
     session.flush()

@@ -15,16 +15,15 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db.sets import among, one_of
-from groundspeed.service.db.tables import Benchmark, ChangePoint, Project, Regression, Revision, Series
+from groundspeed.service.db.tables import Benchmark, ChangePoint, Regression, Revision, Series
 from groundspeed.service.usecases import triage
 from groundspeed.service.usecases.cases import AnyCase
-from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.locking import held, hold_project
 from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.picture import Picture, Said, Span
 from groundspeed.service.usecases.steps import Member
 from groundspeed.service.usecases.triage import MACHINE
 
-_HOLD = held(select(col(Project.id)).where(col(Project.id) == bindparam("id")))
 _REGRESSION = held(select(Regression).where(col(Regression.id) == bindparam("id")))
 _OF_REGRESSION = col(ChangePoint.regression_id) == bindparam("id")
 _MEMBERS = (
@@ -60,7 +59,7 @@ class Causes:
 
     def hold(self, project_id: int) -> None:
         """Two series of one project must not both make a regression for the same cause."""
-        self.session.execute(_HOLD, {"id": project_id})
+        hold_project(self.session, project_id)
 
     def settle(self) -> None:
         """What was written is to be seen by the next question."""

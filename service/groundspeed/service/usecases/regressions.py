@@ -12,7 +12,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import ChangePoint, Regression
 from groundspeed.service.errors import Conflict, Invalid, NotFound
 from groundspeed.service.usecases import grouping, ignoring
-from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.locking import held, hold_project
 from groundspeed.service.usecases.notifications import hints
 from groundspeed.service.usecases.triage import BY_MACHINE_ALONE, PEOPLE, move, note
 
@@ -67,6 +67,7 @@ def merge(db: Database, regression_ids: Sequence[int], into: int, now: datetime,
     recomputed. Raises ``NotFound``, ``Conflict`` for another project's or for one that is merged already.
     """
     with db.transaction() as session:
+        _hold_projects(session, [*regression_ids, into])
         found = {one: _held(session, one) for one in sorted({*regression_ids, into})}
         target = found.pop(into)
         if not found:
@@ -92,6 +93,7 @@ def split(db: Database, regression_id: int, change_point_ids: Sequence[int], now
     old one; returns its id. Raises ``NotFound``, ``Invalid`` when none or all would go.
     """
     with db.transaction() as session:
+        _hold_projects(session, [regression_id])
         regression = _held(session, regression_id)
         rows = session.scalars(select(ChangePoint).where(col(ChangePoint.regression_id) == regression_id)).all()
         going = [row for row in rows if row.id in set(change_point_ids)]
@@ -121,6 +123,13 @@ def split(db: Database, regression_id: int, change_point_ids: Sequence[int], now
         for one in (regression_id, other.id or 0):
             grouping.refresh(session, one, now)
         return other.id or 0
+
+
+def _hold_projects(session: Session, regression_ids: Sequence[int]) -> None:
+    """Detection is not to move change points meanwhile."""
+    query = select(col(Regression.project_id)).where(col(Regression.id).in_(regression_ids))
+    for project_id in sorted(set(session.scalars(query))):
+        hold_project(session, project_id)
 
 
 def _held(session: Session, regression_id: int) -> Regression:

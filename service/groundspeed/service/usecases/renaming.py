@@ -27,7 +27,7 @@ from groundspeed.service.db.tables import (
 from groundspeed.service.domain.renames import Line, renames
 from groundspeed.service.usecases import outbox
 from groundspeed.service.usecases.gate_sides import Compared, Never
-from groundspeed.service.usecases.locking import held
+from groundspeed.service.usecases.locking import held, hold_project
 from groundspeed.service.usecases.series import latest_config
 from groundspeed.service.usecases.topics import ANALYSE
 
@@ -86,6 +86,7 @@ def carry_over(db: Database, request_id: int, now: datetime) -> int:
         }
         concerned = sorted({one for pair in pairs for one in pair})
         _hold(session, concerned)
+        hold_project(session, request.project_id)
         for key in sorted(pairs):
             _move(session, *pairs[key], now)
         if concerned:

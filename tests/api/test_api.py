@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import socket
@@ -15,7 +16,7 @@ from sqlmodel import select
 from fleet import START, Fleet, fleet, registration
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import KernelTable, Project
-from groundspeed.service.usecases import tokens
+from groundspeed.service.usecases import receiving, tokens
 from groundspeed.service.wire import v1
 from processes import until
 from web_server import app, serve
@@ -186,6 +187,25 @@ def test_a_body_that_is_cut_is_no_fault_of_ours(
             peer.sendall(head.encode())
         until(lines)
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (OSError(errno.ENOSPC, "full"), 503, "The service's disk is full."),
+        (OSError(errno.EROFS, "read-only"), 503, "The service's disk cannot be used: Read-only file system."),
+        (FileNotFoundError(errno.ENOENT, "none"), 500, "failed in the service (FileNotFoundError)"),
+    ],
+)
+def test_a_disk_that_refuses_is_told_in_words(
+    local: httpx.Client, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int, said: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(receiving, "receive", refused)
+    reply = local.post("/api/v1/projects/toy/results", content=b"{}")
+    assert (reply.status_code, said in reply.json()["title"]) == (status, True)
 
 
 def test_a_page_of_another_site_cannot_use_a_loopback_service(api: httpx.Client) -> None:

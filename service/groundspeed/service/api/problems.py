@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +19,8 @@ from groundspeed.service.wire import v1
 
 log = logging.getLogger(__name__)
 _MAX_LISTED = 5
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_OF_THE_DISK = {*_NO_ROOM, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ESTALE}
 
 
 def problem(status: int, code: str, title: str, detail: str = "") -> JSONResponse:
@@ -34,6 +38,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(DataError, _out_of_range)
     app.add_exception_handler(OverflowError, _out_of_range)  # how SQLite's driver says the same
     app.add_exception_handler(ClientDisconnect, _cut)
+    app.add_exception_handler(OSError, _system)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -61,7 +66,29 @@ async def _framework(_request: Request, error: Exception) -> Response:
 
 async def _database(_request: Request, error: Exception) -> Response:
     log.error("the database did not answer", exc_info=error)
+    if _full(getattr(error, "orig", None)):
+        return _no_room()
     return problem(503, "unavailable", "The database does not answer.", "Try again in a moment.")
+
+
+def _full(error: object) -> bool:
+    return getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "sqlstate", "") == "53100"
+
+
+def _no_room() -> JSONResponse:
+    return problem(503, "unavailable", "The service's disk is full.", "Free some space on it, then try again.")
+
+
+async def _system(_request: Request, error: Exception) -> Response:
+    """What the disk refuses is the operator's to put right, and then works; anything else is our own mistake."""
+    number = error.errno if isinstance(error, OSError) else 0
+    if number not in _OF_THE_DISK:
+        raise error
+    log.error("the service's disk refuses", exc_info=error)
+    if number in _NO_ROOM:
+        return _no_room()
+    words = f"The service's disk cannot be used: {os.strerror(number or 0)}."
+    return problem(503, "unavailable", words, "Correct that on the service's machine, then try again.")
 
 
 async def _out_of_range(_request: Request, _error: Exception) -> Response:

@@ -18,7 +18,7 @@ from tests.plugins.conftest import metric
 from groundspeed.plugins import collectives
 from groundspeed.plugins.distributed import rank as rank_of
 from groundspeed.plugins.distributed import sweep as sweep_of
-from groundspeed.plugins.distributed.ranks import Rank, RankFailed, Ranks
+from groundspeed.plugins.distributed.ranks import START_S, Rank, RankFailed, Ranks
 from groundspeed.plugins.gate import Gate
 from groundspeed.plugins.outcomes import classify
 from groundspeed.plugins.protocol import ChildReport, Limits
@@ -186,6 +186,11 @@ def wait_for_gate(process, progress):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_ranks_tell_of_a_hang_before_the_process_is_ended_that_watches_them():
+    defaults = {one.name: one.default for one in collectives.PLUGIN.params}
+    assert max(START_S, defaults["silence_s"]) < Limits().no_progress_s
 
 
 def test_every_collective_is_right_and_timed_over_buffers_that_take_turns(tmp_path):

@@ -38,6 +38,21 @@ def test_a_process_without_a_report(ended: Ended, outcome: Outcome, words: str) 
     assert words in evidence["message"]
 
 
+@pytest.mark.parametrize(
+    ("ended", "codes"),
+    [
+        (Ended("no-progress", -6), ["hang"]),
+        (Ended("exited", -9, kernel_oom=True), ["out-of-memory"]),
+        (Ended("exited", -6, stderr_tail="DataLoader worker (pid 7) is killed by signal: Bus error."), ["low-shm"]),
+        (Ended("exited", -11), None),
+    ],
+)
+def test_what_died_without_a_word_is_explained_as_doctor_does(ended: Ended, codes: list[str] | None) -> None:
+    """From what it wrote last, and from what ended it."""
+    hints = judge(COMMAND, ended, None, "")[1].get("hints")
+    assert (hints and [hint["code"] for hint in hints]) == codes
+
+
 def test_a_report_speaks_for_itself_unless_a_limit_ended_the_process() -> None:
     """A report written before a hang in tear-down does not turn the hang into success."""
     report = ChildReport("p", "1", "ok")

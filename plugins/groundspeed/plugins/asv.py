@@ -42,11 +42,47 @@ class Asv:
 
     def metrics(self) -> tuple[Metric, ...]:
         return (
-            Metric("time", "s", Direction.LOWER, Kind.TIME, clock="wall", description="time_ and timeraw_ benchmarks"),
-            Metric("memory", "B", Direction.LOWER, Kind.BYTES, description="mem_ benchmarks: size of an object"),
-            Metric("peak_memory", "B", Direction.LOWER, Kind.BYTES, description="peakmem_: maximum resident set size"),
-            Metric("track", "1", Direction.LOWER, Kind.COUNTER, description="track_ benchmarks, in their own unit"),
-            Metric("failed", "1", Direction.LOWER, Kind.COUNTER, description="1 where a benchmark fails, else 0"),
+            Metric(
+                "time",
+                "s",
+                Direction.LOWER,
+                Kind.TIME,
+                clock="wall",
+                description="time_ and timeraw_ benchmarks",
+                formula="wall time of one call, by asv's own rule of repeats",
+            ),
+            Metric(
+                "memory",
+                "B",
+                Direction.LOWER,
+                Kind.BYTES,
+                description="mem_ benchmarks: size of an object",
+                formula="what a second copy of what it returns takes, by pympler's asizeof",
+            ),
+            Metric(
+                "peak_memory",
+                "B",
+                Direction.LOWER,
+                Kind.BYTES,
+                description="peakmem_: maximum resident set size",
+                formula="getrusage ru_maxrss of the benchmark's process",
+            ),
+            Metric(
+                "track",
+                "1",
+                Direction.LOWER,
+                Kind.COUNTER,
+                description="track_ benchmarks, in their own unit",
+                formula="the number that the benchmark returns",
+            ),
+            Metric(
+                "failed",
+                "1",
+                Direction.LOWER,
+                Kind.COUNTER,
+                description="1 where a benchmark fails, else 0",
+                formula="whether it raised or was ended",
+            ),
         )
 
     def run(self, context: Context) -> Iterable[Measured]:

@@ -6,8 +6,10 @@ import re
 import signal
 from typing import Any
 
+from groundspeed.plugins.doctor import texts
 from groundspeed.plugins.protocol import ChildReport
 from groundspeed.plugins.spi import Outcome
+from groundspeed.plugins.symptoms import as_dict
 from groundspeed.workers.output import harmless
 from groundspeed.workers.process import Command, Ended
 
@@ -31,7 +33,19 @@ def judge(
     found: dict[str, Any] = {"message": message, **_circumstances(ended)}
     if report is not None:
         found |= report.evidence
+    if "hints" not in found and (codes := _symptoms(outcome, ended, report)):
+        found["hints"] = [as_dict(code) for code in codes]
     return outcome, clean(found)
+
+
+def _symptoms(outcome: Outcome, ended: Ended, report: ChildReport | None) -> list[str]:
+    """What doctor would say of a process that was ended or died without a word of its own."""
+    if ended.cause in {"wall", "no-progress"}:
+        return ["hang"]
+    if report is not None:
+        return []
+    said = texts.codes(ended.stderr_tail)
+    return said or (["out-of-memory"] if outcome is Outcome.OOM else [])
 
 
 def _verdict(command: Command, ended: Ended, report: ChildReport | None, unreadable: str) -> tuple[Outcome, str]:

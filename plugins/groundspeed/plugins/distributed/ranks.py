@@ -27,8 +27,10 @@ from groundspeed.plugins.symptoms import as_dict
 POLL_S = 0.02
 ANSWER_S = 15.0
 """Longest wait for the Python stacks of hanging ranks, and for what they say of their collectives."""
-START_S = 120.0
-"""How long a rank may take until it has met the others."""
+START_S = 100.0
+"""How long a rank may take until it has met the others: less than the silence that ends the benchmark's process, which
+knows nothing of ranks.
+"""
 GRACE_S = 2.0
 """After one rank's error: how long another, whose death may be its cause, gets to be seen."""
 TAIL_BYTES = 8000
@@ -245,6 +247,7 @@ class Ranks:
         if not hung:
             return
         states = {rank.number: rank.state() for rank in self.ranks}
+        self.context.progress("asking ranks that hang for their stacks")
         evidence = self._evidence(stacks=True)
         culprit = min(alive, key=lambda rank: _blame(rank, states[rank.number]))
         how = "is stopped" if states[culprit.number] == "T" else "holds up the others"

@@ -115,7 +115,7 @@ def test_the_api_ends_cleanly_and_tells_requests_apart(distributed: Service, pos
 @pytest.mark.parametrize(
     ("command", "settings", "said"),
     [
-        ("api", {"GROUNDSPEED_HOST": "0.0.0.0"}, "no token to protect it. Make one first: groundspeed token create"),
+        ("api", {"GROUNDSPEED_HOST": "0.0.0.0"}, "no token to protect it. Make one first: groundspeed token create NAME"),
         ("api", {"GROUNDSPEED_PORT": "high"}, "GROUNDSPEED_PORT: input should be a valid integer"),
         ("api", {"GROUNDSPEED_DATABASE_URL": "sqlite:////tmp/none-such/x.db"}, "none-such"),
         ("dance", {}, "Name one of: api, control, beat, migrate"),

@@ -10,8 +10,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,7 @@ import typer
 from groundspeed.cli import context, instance
 from groundspeed.cli.output import console
 from groundspeed.cli.supervise import Death, Part, Supervisor, end_leftovers
-from groundspeed.service.errors import Invalid, Unavailable
+from groundspeed.service.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from groundspeed.service.settings import Settings
@@ -31,6 +32,8 @@ HostOption = Annotated[str | None, typer.Option("--host", help="Address to liste
 POLL_S = 0.5
 START_LIMIT_S = 60.0
 HOPELESS_DEATHS = 5
+CANNOT = 2
+"""With this status a process of ours ends that could not begin, having said why."""
 
 
 def up(
@@ -68,22 +71,47 @@ def service(settings: Settings, *, with_worker: bool = True) -> Iterator[Running
     Raises Conflict when it runs already or the database is newer, Invalid when the port is taken, Unavailable when the
     service does not answer in time.
     """
+    from groundspeed.service.__main__ import require_protection
+
     context.make_folder(settings.data_dir)
     record = settings.data_dir / "processes.json"
     with instance.only_one(settings.data_dir) as note:
         end_leftovers(record)
         settings = settings.model_copy(update={"port": instance.free_port(settings.host, settings.port)})
         note({"url": settings.base_url})
-        with context.database(settings):
-            pass  # brings the tables up to date before anyone uses them
-        supervisor = Supervisor(parts(settings, with_worker=with_worker), record)
-        running = Running(settings, settings.base_url, settings.data_dir / "logs", supervisor)
+        with context.database(settings) as db:  # brings the tables up to date before anyone uses them
+            require_protection(settings, db)
+        with _token_of_worker(settings, with_worker) as token:
+            supervisor = Supervisor(parts(settings, with_worker=with_worker, worker_token=token), record)
+            running = Running(settings, settings.base_url, settings.data_dir / "logs", supervisor)
+            try:
+                supervisor.start()
+                _wait_until_answering(running)
+                yield running
+            finally:
+                supervisor.stop()
+
+
+@contextmanager
+def _token_of_worker(settings: Settings, with_worker: bool) -> Iterator[str | None]:
+    """A token for this machine's own worker, in force as long as it runs; None where none is needed or one is set."""
+    given = any(os.environ.get(f"GROUNDSPEED_WORKER_TOKEN{end}") for end in ("", "_FILE"))
+    if not with_worker or given or settings.local:
+        yield None
+        return
+    from groundspeed.service.usecases import tokens
+    from groundspeed.workers.settings import WorkerSettings
+
+    node = WorkerSettings.load().node
+    new = tokens.New(f"{node} of groundspeed up", "worker", node)
+    with context.database(settings) as db:
+        with suppress(NotFound):  # what a start that was killed has left behind
+            tokens.revoke(db, new.name, datetime.now(UTC))
+        secret = tokens.create(db, new, datetime.now(UTC))
         try:
-            supervisor.start()
-            _wait_until_answering(running)
-            yield running
+            yield secret
         finally:
-            supervisor.stop()
+            tokens.revoke(db, new.name, datetime.now(UTC))
 
 
 def refuse_if_blocked(settings: Settings) -> None:
@@ -93,7 +121,7 @@ def refuse_if_blocked(settings: Settings) -> None:
         instance.free_port(settings.host, settings.port)
 
 
-def parts(settings: Settings, *, with_worker: bool = True) -> list[Part]:
+def parts(settings: Settings, *, with_worker: bool = True, worker_token: str | None = None) -> list[Part]:
     """The processes of one machine, in the order in which they start."""
     environment = {
         **os.environ,
@@ -105,15 +133,16 @@ def parts(settings: Settings, *, with_worker: bool = True) -> list[Part]:
     }
     logs = settings.data_dir / "logs"
 
-    def part(name: str, *arguments: str, grace_s: float = 10.0) -> Part:
-        return Part(name, (sys.executable, *arguments), environment, logs / f"{name}.log", grace_s)
+    def part(name: str, *arguments: str, grace_s: float = 10.0, **more: str) -> Part:
+        return Part(name, (sys.executable, *arguments), environment | more, logs / f"{name}.log", grace_s)
 
     made = [
         part("service", "-m", "groundspeed.service", "api"),
         part("control", "-m", "groundspeed.service", "control"),
     ]
     if with_worker:
-        made.append(part("worker", "-m", "groundspeed.cli", "worker", grace_s=20.0))
+        token = {"GROUNDSPEED_WORKER_TOKEN": worker_token} if worker_token else {}
+        made.append(part("worker", "-m", "groundspeed.cli", "worker", grace_s=20.0, **token))
     return made
 
 
@@ -145,6 +174,10 @@ def _wait_until_answering(running: Running) -> None:
     end = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end:
         running.deaths += running.supervisor.poll()
+        for death in running.deaths:
+            if death.status == CANNOT:  # it has said why in words, and would again
+                why = last_words(death.log, 1).removeprefix("groundspeed: ").removeprefix("groundspeed worker: ")
+                raise Unavailable(f"The {death.name} process cannot start: {why}", f"Its log is {death.log}.")
         if any(death.deaths >= HOPELESS_DEATHS for death in running.deaths):
             break
         if answers(local_url(running.settings)):

@@ -18,7 +18,7 @@ from groundspeed.service.errors import GroundspeedError, Invalid
 from groundspeed.service.settings import Settings
 
 if TYPE_CHECKING:
-    from groundspeed.service.control.wiring import Parts
+    from groundspeed.service.db.engine import Database
 
 
 GAVE_UP = 75
@@ -63,7 +63,7 @@ def run_api(settings: Settings) -> int:
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     parts = wiring.make(settings)
     migrate.require_current(parts.database)
-    _require_protection(parts)
+    require_protection(settings, parts.database)
     config = uvicorn.Config(
         create_app(parts),
         host=settings.host,
@@ -84,16 +84,19 @@ def run_api(settings: Settings) -> int:
     return 0
 
 
-def _require_protection(parts: Parts) -> None:
-    """Beyond loopback somebody must be able to say who they are, and cookies must not travel in the clear."""
+def require_protection(settings: Settings, database: Database) -> None:
+    """Beyond loopback somebody must be able to say who they are, and cookies must not travel in the clear.
+
+    Raises Invalid with what to do about it.
+    """
     from groundspeed.service.usecases import tokens
 
-    settings = parts.settings
     asks = settings.sign_in or settings.read_access == "open"
-    if not settings.loopback and not asks and not tokens.any_in_force(parts.database, datetime.now(UTC)):
+    if not settings.loopback and not asks and not tokens.any_in_force(database, datetime.now(UTC)):
         raise Invalid(
             f"The service would listen on {settings.host} with no token to protect it.",
-            "Make one first: groundspeed token create; or set up sign-in (docs/accounts.md); or listen on 127.0.0.1.",
+            "Make one first: groundspeed token create NAME --role admin; or set up sign-in (docs/accounts.md); or let "
+            "everybody read with GROUNDSPEED_READ_ACCESS=open; or listen on 127.0.0.1.",
         )
     url = urlsplit(settings.base_url)
     if settings.sign_in and url.scheme != "https" and url.hostname not in {"127.0.0.1", "localhost", "::1"}:

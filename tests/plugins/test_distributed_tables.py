@@ -18,7 +18,8 @@ def events(rank: int, world: int) -> dict:
     traced = {"unavailable": "", "busy_s": [9e-3] * 2, "compute_s": [8e-3] * 2, "exposed_communication_s": [1e-3] * 2,
               "communication_ns": [[1_000_000]] * 2, "compute_by_kernel_s": 8e-3, "peak_bytes": 1 << 20,
               "table": TABLE if rank == 0 else None}  # fmt: skip
-    timed = {"wall_s": [10e-3] * 5, "cpu_s": [1e-3] * 5, "begin_s": [10e-3 * step for step in range(5)]}
+    timed = {"wall_s": [10e-3] * 5, "cpu_s": [1e-3] * 5, "begin_s": [10e-3 * step for step in range(5)],
+             "input_wait_s": 4e-4}  # fmt: skip
     return {"timed": timed, **({"traced": traced} if world > 1 else {})}
 
 
@@ -38,10 +39,12 @@ def test_the_kernel_table_of_the_first_rank_is_kept_with_the_result(monkeypatch,
     assert {"scaling_efficiency", "compute_time", "exposed_communication_share"} <= set(found)
     assert found["step_time"].states.count(SampleState.REJECTED) == 1
     assert context.labels == {}
+    monkeypatch.setattr("groundspeed.plugins.timing.classify.INPUT_BOUND_SHARE", 0.01)
     monkeypatch.setattr("groundspeed.plugins.distributed_training.EXPOSED", 0.05)
     monkeypatch.setattr("groundspeed.plugins.distributed_training.SCALES", 1.1)
     list(plugin.run(context))
     assert context.labels["communication_exposed"].startswith("10% of a step: collectives are not hidden")
+    assert context.labels["input_bound"].startswith("4% of a step is waiting for the next batch")
     assert context.labels["poor_scaling"].startswith("100% of 2 times one device: ")
     artefact = kept[0]
     assert (artefact.kind, artefact.name) == ("kernel-table", "kernel-table.json")

@@ -26,6 +26,7 @@ from groundspeed.plugins.spi import (
 )
 from groundspeed.plugins.symptoms import hint
 from groundspeed.plugins.targets import origin
+from groundspeed.plugins.timing import classify
 from groundspeed.plugins.timing.kernels import waiting_and_moving
 
 STRAGGLES = 0.1
@@ -108,6 +109,8 @@ class DistributedTraining:
         states = [context.state_between(begin, took) for begin, took in zip(begins, wall, strict=True)]
         yield Measured("step_time", wall, where, states)
         yield Measured("samples_per_s", [world * batch / value for value in wall], where, states)
+        waited_s = max(rank["timed"]["input_wait_s"] for rank in together.values())
+        context.labels.update(classify.bound_labels(statistics.median(wall), None, waited_s))
         efficiency = once / statistics.median(wall)
         yield Measured("scaling_efficiency", [efficiency], where)
         if efficiency < SCALES and context.device != "cpu":

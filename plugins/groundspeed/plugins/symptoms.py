@@ -121,6 +121,15 @@ _ALL = (
     Symptom("nccl-error", "error", "NCCL cannot do its work",
             "a port or interface is closed, a rank died, or shared memory ran out; the library's own log says which",
             "run again with NCCL_DEBUG=INFO; check NCCL_SOCKET_IFNAME, the firewall, and /dev/shm"),
+    Symptom("launch-failed", "error", "the ranks of a job could not be started",
+            "the launcher found no free port, or the fabric's service gave it no more of its resources: processes of "
+            "an earlier job still hold them, or limits are low",
+            "end what earlier jobs left on the nodes, wait for closed ports to be free, raise the limits of the "
+            "fabric's service, and start again"),
+    Symptom("collective-wrong", "error", "a collective gave wrong values",
+            "a link or a device corrupts data, libraries of different versions meet, or a reduction overflowed",
+            "repeat it between pairs of devices to find which; look at ECC errors and the kernel log, and drain the "
+            "node that it names"),
     # --- host ---------------------------------------------------------------------------------------------------------
     Symptom("low-files", "warning", "few files may be open at once",
             "loader workers and ranks pass tensors through file descriptors and fail with `Too many open files`",

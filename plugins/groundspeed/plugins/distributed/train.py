@@ -22,14 +22,15 @@ OWN_STEPS = 9
 
 def entry(rank: RankContext) -> None:
     """Emits ``timed`` (seconds of each step) and, on an accelerator, ``traced`` (its device activities)."""
-    step, model = build(rank)
+    step, model, feed = build(rank)
     clock = clock_for(rank.device)
     with quiet_collector():
         once = _warm_up(step, clock, rank)
         count = max(5, min(MAX_STEPS, int(rank.payload["seconds"] / once)))
         rank.emit("progress", at=f"measuring {count} steps", measures=True)
         chunk = clock.chunk(step, count, 1)
-    rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s, begin_s=chunk.start_s)
+    waited_s = int(rank.payload["accumulation"]) * feed.waited_s / max(feed.batches, 1)
+    rank.emit("timed", wall_s=chunk.wall_s, cpu_s=chunk.cpu_s, begin_s=chunk.start_s, input_wait_s=waited_s)
     if rank.device != "cpu":
         _trace(step, rank, statistics.median(chunk.wall_s))
     if hasattr(model, "no_sync"):
@@ -78,8 +79,10 @@ def _trace(step: Any, rank: RankContext, seconds: float) -> None:
     )
 
 
-def build(rank: RankContext) -> tuple[Any, Any]:
-    """The step of the wrapped model, and that model. Raises Unsupported when the target cannot be split over ranks."""
+def build(rank: RankContext) -> tuple[Any, Any, tasks.Feed]:
+    """The step of the wrapped model, that model, and what gives it batches. Raises Unsupported when the target cannot
+    be split over ranks.
+    """
     import torch
 
     payload = rank.payload
@@ -104,7 +107,7 @@ def build(rank: RankContext) -> tuple[Any, Any]:
         task.parts.model = wrap(task.parts.model, str(payload["parallel"]), rank.device)
         if task.parts.make_optimizer is not None:
             task.parts.optimizer = task.parts.make_optimizer(task.parts.model.parameters())
-    return axes.training_step(task.parts, payload, rank.device), task.parts.model
+    return axes.training_step(task.parts, payload, rank.device), task.parts.model, task.parts.feed
 
 
 def wrap(model: Any, parallel: str, device: str) -> Any:

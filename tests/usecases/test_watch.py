@@ -11,7 +11,8 @@ from sqlalchemy import select
 from fleet import Fleet, fleet
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import watch
+from groundspeed.service.usecases import standing, watch
+from groundspeed.service.usecases.views import overview
 from repositories import CONFIG
 
 
@@ -89,6 +90,19 @@ def test_a_broken_configuration_is_said_and_its_commits_are_measured_after_the_r
     repaired = world.repo.commit("Repair", {"groundspeed.toml": CONFIG})
     assert poll(world) == [broken, repaired]
     assert project(world).config_error == ""
+
+
+def test_what_cannot_be_planned_is_said_on_the_pages_until_a_later_push_can_be(world: Fleet) -> None:
+    poll(world)
+    world.repo.commit("Slip", {"groundspeed.toml": CONFIG.replace('"training"', '"trainign"')})
+    assert poll(world) == []
+    [card] = overview.project_list(world.db, world.now).projects
+    assert "Did you mean 'training'?" in card.config_error
+    assert standing.standing(world.db, card.project.slug).trouble == (card.config_error,)
+    world.repo.commit("Repair", {"groundspeed.toml": CONFIG})
+    assert len(poll(world)) == 2
+    assert overview.overview(world.db, card.project.slug, world.now).card.config_error == ""
+    assert standing.standing(world.db, card.project.slug).trouble == ()
 
 
 def test_a_repository_that_is_away_is_said_and_looked_at_again(world: Fleet) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, and_, func, or_, select
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db import tables as t
@@ -25,6 +26,23 @@ def requests(
         query = query.where(col(t.Request.state).in_(states))
     if below is not None:
         query = query.where(col(t.Request.id) < below)
+    return session.execute(query.order_by(col(t.Request.id).desc()).limit(limit)).scalars().all()
+
+
+def troubled(session: Session, project_ids: Collection[int] | None = None, limit: int = 100) -> Sequence[t.Request]:
+    """Requests that could not be planned, newest first: they wait, or failed and no later of their kind did better."""
+    later = aliased(t.Request)
+    better = select(col(later.id)).where(
+        col(later.project_id) == col(t.Request.project_id),
+        col(later.kind) == col(t.Request.kind),
+        col(later.id) > col(t.Request.id),
+        col(later.state).in_(("planned", "running", "done")),
+    )
+    query = select(t.Request).where(col(t.Request.error) != "")
+    if project_ids is not None:
+        query = query.where(col(t.Request.project_id).in_(project_ids))
+    waits = col(t.Request.state) == "pending"
+    query = query.where(or_(waits, and_(col(t.Request.state) == "failed", ~better.exists())))
     return session.execute(query.order_by(col(t.Request.id).desc()).limit(limit)).scalars().all()
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
+from groundspeed.service.db import reads_work
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.measured_tables import FAILED
 from groundspeed.service.db.tables import (
@@ -187,9 +188,7 @@ def _step(job: Job, sha: str, title: str, attempt: Attempt | None) -> Step:
 
 def _trouble(session: Session, project: int | None) -> list[str]:
     projects = select(Project).where(col(Project.config_error) != "")
-    requests = select(Request).where(col(Request.error) != "", col(Request.state).in_(("pending", "failed")))
     if project is not None:
         projects = projects.where(col(Project.id) == project)
-        requests = requests.where(col(Request.project_id) == project)
     said = [row.config_error for row in session.scalars(projects)]
-    return said + [row.error for row in session.scalars(requests.order_by(col(Request.id).desc()).limit(3))]
+    return said + [row.error for row in reads_work.troubled(session, None if project is None else [project], 3)]

@@ -55,9 +55,15 @@ def _cards(session: Session, projects: Sequence[Any]) -> list[v.ProjectCard]:
         reads.jobs_by_project(session),
         reads.series_by_project(session, [p.id for p in projects]),
     )
+    said: dict[int, str] = {}
+    for request in reads_work.troubled(session, [p.id for p in projects]):
+        if request.kind in {"push", "schedule", "manual"}:
+            said.setdefault(request.project_id, request.error)
     out = []
     for p in projects:
         tip = reads.revision_by_sha(session, p.id, p.tip_sha) if p.tip_sha else None
+        if tip is None:  # imported, and not watched
+            tip = next(iter(reads.newest_revisions(session, p.id, 1)), None)
         count, last = series.get(p.id, (0, None))
         out.append(
             v.ProjectCard(
@@ -70,7 +76,7 @@ def _cards(session: Session, projects: Sequence[Any]) -> list[v.ProjectCard]:
                 queued=jobs.get((p.id, "queued"), 0),
                 running=jobs.get((p.id, "running"), 0),
                 last_result_at=last,
-                config_error=p.config_error,
+                config_error=p.config_error or said.get(p.id, ""),
             )
         )
     return out

@@ -18,6 +18,7 @@ class ProjectCard(View):
     running: int
     last_result_at: datetime | None
     config_error: str
+    """Why new commits are not measured: configuration, repository, or a request that could not be planned."""
 
 
 class NodeStrip(View):

@@ -67,9 +67,22 @@ def _known(request: Request, parts: Parts) -> Principal:
         return principals.LOCAL
     if parts.settings.read_access == "open":
         return principals.ANONYMOUS
-    advice = "Sign in, or send" if parts.settings.sign_in else "Send"
-    raise Unauthorized(
-        "This service asks who you are.", f"{advice} `Authorization: Bearer …`; make a token: groundspeed token create"
+    raise Unauthorized("This service asks who you are.", _how_to_say_it(request, parts))
+
+
+def _how_to_say_it(request: Request, parts: Parts) -> str:
+    """What whoever sent this can do: a worker, a person, a program."""
+    if request.url.path.startswith("/api/v1/workers/"):
+        return (
+            "Make this node a token where the service runs (`groundspeed token create NODE --role worker --node NODE`) "
+            "and set GROUNDSPEED_WORKER_TOKEN to it."
+        )
+    programs = "`Authorization: Bearer …`; make a token: groundspeed token create NAME --role viewer"
+    if parts.settings.sign_in:
+        return f"Sign in, or send {programs}"
+    return (
+        f"Programs send {programs}. For people, whoever runs the service sets up sign-in or "
+        "GROUNDSPEED_READ_ACCESS=open (docs/accounts.md)."
     )
 
 

@@ -22,6 +22,9 @@ from groundspeed.service.usecases.picture import Picture, Said, Span
 from groundspeed.service.usecases.steps import Member, Step
 from groundspeed.service.usecases.triage import MACHINE, Entry
 
+AT_A_TIME = 64
+"""So many places are held beside all regressions in one go: a few MB for thousands of them."""
+
 
 @dataclass(slots=True)
 class Remembered(Causes):
@@ -108,12 +111,14 @@ class Remembered(Causes):
         ranges = self._ranges.get(kind, {})
         if not wide.size or not ranges:
             return found
-        before, after = wide[:, :1], wide[:, 1:]
         x0, x1 = np.array([(span.before, span.after) for span in ranges.values()], np.int64).T
-        overlapping = (x0 < after) & (x1 > before)
-        distance = np.where(overlapping, np.abs(x0 - before) + np.abs(x1 - after), np.iinfo(np.int64).max)
         ids = np.array(list(ranges), np.int64)
-        return found | set(ids[distance.argmin(axis=1)[overlapping.any(axis=1)]].tolist())
+        for start in range(0, len(wide), AT_A_TIME):
+            before, after = wide[start : start + AT_A_TIME, :1], wide[start : start + AT_A_TIME, 1:]
+            overlapping = (x0 < after) & (x1 > before)
+            distance = np.where(overlapping, np.abs(x0 - before) + np.abs(x1 - after), np.iinfo(np.int64).max)
+            found.update(ids[distance.argmin(axis=1)[overlapping.any(axis=1)]].tolist())
+        return found
 
     def settle(self) -> None:
         pass

@@ -13,7 +13,8 @@ from databases import PostgresServer
 from fleet import Fleet, fleet, registration
 from groundspeed.service.__main__ import main
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases import jobs, outbox
+from groundspeed.service.usecases import outbox
+from groundspeed.service.wire.hints import RUN_JOB
 from processes import Process, RedisServer, Service, until
 
 
@@ -82,12 +83,12 @@ def test_distributed_hints_reach_redis_and_are_repaired_after_it_lost_everything
     with redis.Redis.from_url(redis_server.url) as client:
         until(lambda: client.llen("bench.default") >= 4, what="hints are in Redis")
         message = json.loads(client.lindex("bench.default", 0))
-        assert (message["content-type"], message["headers"]["task"]) == ("application/json", jobs.RUN_JOB)
+        assert (message["content-type"], message["headers"]["task"]) == ("application/json", RUN_JOB)
         redis_server.wipe()
         until(lambda: client.llen("bench.default") >= 4, what="the waiting jobs are announced again")
     redis_server.kill()
     with postgres_database.transaction() as session:
-        outbox.enqueue(session, jobs.RUN_JOB, {"job_id": 1, "pool": "late"})
+        outbox.enqueue(session, RUN_JOB, {"job_id": 1, "pool": "late"})
     redis_server.start()
     with redis.Redis.from_url(redis_server.url) as client:
         until(lambda: client.llen("bench.late") == 1, what=distributed.said())
@@ -115,7 +116,11 @@ def test_the_api_ends_cleanly_and_tells_requests_apart(distributed: Service, pos
 @pytest.mark.parametrize(
     ("command", "settings", "said"),
     [
-        ("api", {"GROUNDSPEED_HOST": "0.0.0.0"}, "no token to protect it. Make one first: groundspeed token create NAME"),
+        (
+            "api",
+            {"GROUNDSPEED_HOST": "0.0.0.0"},
+            "no token to protect it. Make one first: groundspeed token create NAME",
+        ),
         ("api", {"GROUNDSPEED_PORT": "high"}, "GROUNDSPEED_PORT: input should be a valid integer"),
         ("api", {"GROUNDSPEED_DATABASE_URL": "sqlite:////tmp/none-such/x.db"}, "none-such"),
         ("dance", {}, "Name one of: api, control, beat, migrate"),

@@ -10,6 +10,7 @@ from fleet import POLICY, Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import claims, ends, jobs, nodes, signs
+from groundspeed.service.usecases.topics import FOLLOW_UP
 from groundspeed.service.wire import v1
 
 
@@ -83,4 +84,4 @@ def test_a_batch_of_ends_and_signs_tells_each_its_own(world: Fleet) -> None:
     last = claims.answer(world.db, [ask(world, "w0", delivery="new")], world.now, POLICY)[0]
     ends.answer(world.db, [ends.End(last.attempt_id or "", ok)], world.now, POLICY)
     assert world.request(measured[0].request_id).state == "done"
-    assert len(world.messages(jobs.FOLLOW_UP)) == 1
+    assert len(world.messages(FOLLOW_UP)) == 1

@@ -13,7 +13,9 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Conflict, Forbidden, NotFound
 from groundspeed.service.usecases import catalogue, claims, jobs, leases, nodes, requests
 from groundspeed.service.usecases.ingest import ingest_runs
+from groundspeed.service.usecases.topics import FOLLOW_UP
 from groundspeed.service.wire import v1
+from groundspeed.service.wire.hints import RUN_JOB
 from world import run
 
 
@@ -150,7 +152,7 @@ def test_a_job_given_back_does_not_count_as_tried(world: Fleet) -> None:
     for _ in range(5):
         world.finish(world.claim(job.id).attempt_id, "released")
     assert (world.job(job.id).state, world.job(job.id).attempts) == ("queued", 0)
-    assert len([m for m in world.messages(jobs.RUN_JOB) if m["job_id"] == job.id]) == 6
+    assert len([m for m in world.messages(RUN_JOB) if m["job_id"] == job.id]) == 6
 
 
 def test_a_cancelled_job_is_told_to_its_worker(world: Fleet) -> None:
@@ -221,7 +223,7 @@ def test_a_request_ends_once_when_its_last_jobs_end_at_the_same_time(world: Flee
     with ThreadPoolExecutor(6) as pool:
         assert all(ack.ok for ack in pool.map(world.finish, attempts))
     assert world.request(measured[0].request_id).state == "done"
-    assert len(world.messages(jobs.FOLLOW_UP)) == 1
+    assert len(world.messages(FOLLOW_UP)) == 1
 
 
 def test_cancelling_a_request_stops_what_is_open(world: Fleet) -> None:

@@ -10,7 +10,9 @@ import pytest
 from fleet import Fleet, fleet
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import ConfigError, Conflict, Invalid, NotFound
-from groundspeed.service.usecases import jobs, planning, projects, requests
+from groundspeed.service.usecases import planning, projects, requests
+from groundspeed.service.usecases.topics import PLAN
+from groundspeed.service.wire.hints import RUN_JOB
 from repositories import CONFIG
 
 
@@ -31,7 +33,7 @@ def test_history_is_measured_from_its_ends_to_its_middles(world: Fleet) -> None:
     keys = [job.key for job in world.measure()]
     assert keys == [f"train@{world.shas[i][:16]}" for i in (5, 0, 2, 1, 3, 4)]
     assert {job.priority for job in world.jobs()} == {20}
-    assert len(world.messages(jobs.RUN_JOB)) == 6
+    assert len(world.messages(RUN_JOB)) == 6
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 64, 101])
@@ -85,7 +87,7 @@ def test_a_range_that_cannot_be_is_refused_before_anything_is_written(world: Fle
         requests.create(world.db, world.mirrors, "other", requests.Asked(), world.now)
     with pytest.raises(Invalid, match="no suite 'trian'"):
         world.ask("HEAD~1..HEAD", suites=("trian",))
-    assert world.messages(requests.PLAN) == []
+    assert world.messages(PLAN) == []
 
 
 @pytest.mark.parametrize(

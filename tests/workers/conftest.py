@@ -22,7 +22,8 @@ from celery import Celery
 from fastapi import FastAPI, Request, Response
 
 from groundspeed.service.wire import v1
-from groundspeed.workers.app import RUN_JOB, celery_settings, configure
+from groundspeed.service.wire.hints import RUN_JOB
+from groundspeed.workers.app import celery_settings, configure
 from groundspeed.workers.settings import WorkerSettings
 from groundspeed.workers.stack import Stack, discover
 

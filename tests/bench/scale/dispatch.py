@@ -19,7 +19,8 @@ from groundspeed.service.control.relay import Relay
 from groundspeed.service.db import migrate
 from groundspeed.service.db.engine import Database
 from groundspeed.service.settings import Settings
-from groundspeed.service.usecases import jobs, outbox
+from groundspeed.service.usecases import outbox
+from groundspeed.service.wire.hints import RUN_JOB
 from processes import RedisServer
 
 TARGET = 2.0
@@ -59,7 +60,7 @@ def measure(url: str, folder: Path, singles: int = 300, heap: int = 500) -> list
 
             def ours(i: int) -> None:
                 with database.transaction() as session:
-                    outbox.enqueue(session, jobs.RUN_JOB, {"job_id": i, "pool": "default"})
+                    outbox.enqueue(session, RUN_JOB, {"job_id": i, "pool": "default"})
 
             def since_commit(i: int) -> float:
                 ours(i)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from groundspeed.service.wire.hints import queue_of
 from groundspeed.workers.errors import SettingsInvalid
 
 
@@ -205,7 +206,7 @@ class WorkerSettings(BaseSettings):
 
     @property
     def queue(self) -> str:
-        return f"bench.{self.pool}"
+        return queue_of(self.pool)
 
     def read_token(self) -> str | None:
         """The token as it is now. Raises SettingsInvalid when its file cannot be read."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from groundspeed.workers.app import RUN_JOB, app
+from groundspeed.service.wire.hints import RUN_JOB
+from groundspeed.workers.app import app
 
 
 class Wakeable(Protocol):

@@ -13,18 +13,15 @@ from kombu.transport import TRANSPORT_ALIASES
 from groundspeed.service.settings import Settings
 from groundspeed.service.tls import broker_tls
 from groundspeed.service.usecases.outbox import Message
+from groundspeed.service.wire import hints
 
 log = logging.getLogger(__name__)
 
 QUEUE = "control"
-RUN_JOB = "groundspeed.run_job"
 TICK = "groundspeed.control.tick"
-POLLING_S = 0.05
 GLANCE_S = 0.01
 """How soon a message of the embedded broker is seen."""
 _AT_ONCE = 500
-FILES = "groundspeedfiles"
-"""Our name for kombu's filesystem transport with a safer reader."""
 
 app = Celery(
     "groundspeed.control",
@@ -35,33 +32,19 @@ app = Celery(
 
 def configure(settings: Settings) -> Celery:
     """The application for these settings."""
-    TRANSPORT_ALIASES[FILES] = "groundspeed.service.broker:Transport"
+    TRANSPORT_ALIASES[hints.FILES] = hints.TRANSPORT
     app.conf.update(celery_settings(settings))
     return app
 
 
 def celery_settings(settings: Settings) -> dict[str, Any]:
-    """JSON only, acknowledged late: a task that dies is found again by the tick, because the database says so."""
-    return {
-        "broker_url": f"{FILES}://localhost/" if settings.embedded else settings.broker,
+    """What both sides share, and the beat that ticks."""
+    return hints.CELERY | {
+        "broker_url": f"{hints.FILES}://localhost/" if settings.embedded else settings.broker,
         "broker_transport_options": _transport_options(settings),
         "broker_use_ssl": broker_tls(settings.broker, settings.tls_ca, settings.tls_cert, settings.tls_key) or None,
-        "broker_connection_retry_on_startup": True,
-        "broker_connection_max_retries": None,
-        "task_serializer": "json",
-        "result_serializer": "json",
-        "accept_content": ["json"],
-        "task_ignore_result": True,
-        "task_acks_late": True,
-        "task_reject_on_worker_lost": False,
-        "worker_prefetch_multiplier": 1,
         "task_default_queue": QUEUE,
         "worker_enable_remote_control": not settings.embedded,
-        "worker_send_task_events": False,
-        "worker_hijack_root_logger": False,
-        "worker_redirect_stdouts": False,
-        "worker_cancel_long_running_tasks_on_connection_loss": False,
-        "enable_utc": True,
         "beat_schedule": {
             "tick": {
                 "task": TICK,
@@ -97,7 +80,7 @@ def send(messages: Sequence[Message]) -> int:
 
 def _send(producer: Any, message: Message, *, retry: bool) -> None:
     pool = message.payload.get("pool", "default")
-    queue = f"bench.{pool}" if message.topic == RUN_JOB else QUEUE
+    queue = hints.queue_of(pool) if message.topic == hints.RUN_JOB else QUEUE
     # Celery writes what it was given into the headers once more, for people to read: dearer than all else of a message.
     options = {"argsrepr": "()", "kwargsrepr": "{}", "retry": retry, "ignore_result": True}
     app.send_task(message.topic, kwargs=message.payload, queue=queue, producer=producer, **options)
@@ -106,13 +89,4 @@ def _send(producer: Any, message: Message, *, retry: bool) -> None:
 def _transport_options(settings: Settings) -> dict[str, Any]:
     if not settings.embedded:
         return {"visibility_timeout": 3600}
-    messages, control = settings.broker_dir / "messages", settings.broker_dir / "control"
-    for folder in (messages, control):
-        folder.mkdir(parents=True, exist_ok=True)
-    return {
-        "data_folder_in": str(messages),
-        "data_folder_out": str(messages),
-        "control_folder": str(control),
-        "polling_interval": POLLING_S,
-        "glance_interval": GLANCE_S,
-    }
+    return hints.files_options(settings.broker_dir) | {"glance_interval": GLANCE_S}

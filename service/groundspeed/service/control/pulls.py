@@ -10,10 +10,10 @@ from groundspeed.service.control.steps import Steps
 from groundspeed.service.control.wiring import Parts
 from groundspeed.service.errors import GroundspeedError
 from groundspeed.service.forge.events import read_event
-from groundspeed.service.usecases import jobs
 from groundspeed.service.usecases.pulls import deliveries, evaluate, issues, outgoing, perform, progress, reconcile
 from groundspeed.service.usecases.pulls.outgoing import Desk
 from groundspeed.service.usecases.pulls.topics import DELIVERY, PULL, TELL
+from groundspeed.service.usecases.topics import ANSWERED
 
 log = logging.getLogger(__name__)
 _bound: list[Parts] = []
@@ -43,7 +43,7 @@ def tell(action_id: int) -> None:
         perform.perform(desk, action_id, _now())
 
 
-@task(jobs.ANSWERED)
+@task(ANSWERED)
 def answered(request_id: int) -> None:
     progress.of_request(_bound[0].database, request_id, _now())
 

@@ -26,6 +26,7 @@ from groundspeed.service.usecases import (
     renaming,
     retention,
     silence,
+    topics,
     watch,
 )
 from groundspeed.service.usecases.campaigns import hooks
@@ -45,12 +46,12 @@ def _parts() -> Parts:
     return _bound[0]
 
 
-@task("groundspeed.control.analyse")
+@task(topics.ANALYSE)
 def analyse_series(series_ids: list[int]) -> None:
     analyse.analyse(_parts().database, series_ids, _now(), only_marked=True)
 
 
-@task("groundspeed.control.plan")
+@task(topics.PLAN)
 def plan(request_id: int) -> None:
     parts = _parts()
     _said(lambda: planning.plan_request(
@@ -63,23 +64,23 @@ def _limits(parts: Parts) -> planning.Limits:
     return planning.Limits(parts.settings.max_attempts, parts.settings.batch_over)
 
 
-@task("groundspeed.control.followup")
+@task(topics.FOLLOW_UP)
 def follow_up(project_id: int) -> None:
     followup.plan_followups(_parts().database, project_id, _now())
 
 
-@task("groundspeed.control.watch")
+@task(topics.WATCH)
 def watch_project(project_id: int) -> None:
     parts = _parts()
     _said(lambda: watch.poll(parts.database, parts.mirrors, project_id, _now()), f"project {project_id}")
 
 
-@task("groundspeed.control.tell")
+@task(topics.NOTIFY)
 def tell() -> None:
     telling.tell(_parts())
 
 
-@task("groundspeed.control.campaign_hook")
+@task(topics.CAMPAIGN_HOOK)
 def campaign_hook(part_id: int) -> None:
     """In a thread of its own: upgrading a node may take longer than the next tick can wait."""
     threading.Thread(target=_hook, args=(_parts(), part_id), name=f"hook {part_id}", daemon=True).start()

@@ -15,8 +15,9 @@ from groundspeed.service.db.identities import core
 from groundspeed.service.db.sets import among, one_of
 from groundspeed.service.db.tables import RUNS, Attempt, AuditEntry, Job, Project, Request
 from groundspeed.service.errors import Conflict, Invalid, NotFound
-from groundspeed.service.usecases import outbox
+from groundspeed.service.usecases import outbox, topics
 from groundspeed.service.usecases.locking import held
+from groundspeed.service.wire.hints import RUN_JOB
 
 _JOB = held(select(Job).where(col(Job.id) == bindparam("job")))
 _REQUEST = held(select(Request).where(col(Request.id) == bindparam("request")))
@@ -67,9 +68,6 @@ _STILL_OPEN = select(core(Request).c.id).where(
         )
     ),
 )
-RUN_JOB = "groundspeed.run_job"
-FOLLOW_UP = "groundspeed.control.followup"
-ANSWERED = "groundspeed.control.answered"
 
 
 def move(session: Session, job: Job, event: Event, now: datetime, error: str = "") -> None:
@@ -292,9 +290,9 @@ def settle_request(session: Session, request_id: int, now: datetime) -> bool:
     )
     request.finished_at = now
     session.add(request)
-    outbox.enqueue(session, FOLLOW_UP, {"project_id": request.project_id})
+    outbox.enqueue(session, topics.FOLLOW_UP, {"project_id": request.project_id})
     if request.kind == "pull_request":
-        outbox.enqueue(session, ANSWERED, {"request_id": request.id})
+        outbox.enqueue(session, topics.ANSWERED, {"request_id": request.id})
     return True
 
 

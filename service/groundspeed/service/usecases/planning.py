@@ -20,6 +20,7 @@ from groundspeed.service.usecases import configuration, gangs, jobs, nodes, outb
 from groundspeed.service.usecases.configuration import CheckedSuite
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.matching import unmet
+from groundspeed.service.wire.hints import RUN_JOB
 
 MIN_PAIRS, MAX_PAIRS = 3, 12
 _MEASURED = ("queued", "running", "done")
@@ -262,7 +263,7 @@ def add_jobs(session: Session, new: Sequence[tuple[Job, Sequence[tuple[str, int]
         ]
         insert_rows(session, JobSide, ("job_id", "index", "role", "revision_id", "environment_id"), sides_)
         hints = [{"job_id": ids[key], "pool": jobs.pool(job)} for key, (job, _) in part.items()]
-        outbox.enqueue_all(session, jobs.RUN_JOB, hints)
+        outbox.enqueue_all(session, RUN_JOB, hints)
 
 
 def spread(count: int) -> list[int]:

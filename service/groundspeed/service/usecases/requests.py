@@ -17,10 +17,8 @@ from groundspeed.service.db.tables import AuditEntry, Job, Project, Request
 from groundspeed.service.db.unique import ensure
 from groundspeed.service.errors import Conflict, NotFound
 from groundspeed.service.repo import Mirrors
-from groundspeed.service.usecases import configuration, jobs, outbox
+from groundspeed.service.usecases import configuration, jobs, outbox, topics
 from groundspeed.service.usecases.locking import held
-
-PLAN = "groundspeed.control.plan"
 
 PRIORITY = {
     "pull_request": 10,
@@ -127,7 +125,7 @@ def add(session: Session, project_id: int, new: New, now: datetime) -> Ref:
     )
     found = ensure(session, Request, [row.model_dump(exclude={"id"})], key=("project_id", "idempotency_key"))
     request_id = found[project_id, new.key]
-    outbox.enqueue(session, PLAN, {"request_id": request_id})
+    outbox.enqueue(session, topics.PLAN, {"request_id": request_id})
     if new.subject:
         _supersede(session, project_id, new, request_id, now)
     return Ref(request_id, "pending", created=True)
@@ -154,7 +152,7 @@ def _reopen(session: Session, request: Request) -> None:
     if request.state == "failed" and request.error and not _has_jobs(session, request):
         request.state, request.error, request.finished_at = "pending", "", None
         session.add(request)
-        outbox.enqueue(session, PLAN, {"request_id": request.id})
+        outbox.enqueue(session, topics.PLAN, {"request_id": request.id})
 
 
 def _has_jobs(session: Session, request: Request) -> bool:

@@ -21,8 +21,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.campaign_tables import Campaign, CampaignNode
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Node
-from groundspeed.service.usecases import outbox
-from groundspeed.service.usecases.campaigns.step import HOOK
+from groundspeed.service.usecases import outbox, topics
 from groundspeed.service.usecases.locking import held
 
 _KEPT = 500
@@ -83,7 +82,7 @@ def forgotten(database: Database, now: datetime, limit_s: float) -> int:
         for part in late:
             part.hook = {**part.hook, "state": "asked", "at": now.isoformat()}
             session.add(part)
-            outbox.enqueue(session, HOOK, {"part_id": part.id})
+            outbox.enqueue(session, topics.CAMPAIGN_HOOK, {"part_id": part.id})
         return len(late)
 
 

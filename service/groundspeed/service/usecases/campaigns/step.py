@@ -14,12 +14,11 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Event, Node
 from groundspeed.service.domain.campaigns import machine
 from groundspeed.service.domain.campaigns.machine import Findings, Move, NodeView
-from groundspeed.service.usecases import outbox
+from groundspeed.service.usecases import outbox, topics
 from groundspeed.service.usecases.campaigns import report, sides, state
 from groundspeed.service.usecases.campaigns.state import MARK, Loaded
 from groundspeed.service.usecases.locking import held
 
-HOOK = "groundspeed.control.campaign_hook"
 _UNDER_WAY = ("running", "held")
 _ROLLBACK = frozenset({"reverting", "again"})
 MOST_MOVES = 50
@@ -212,7 +211,7 @@ def ask_hook(session: Session, campaign: Campaign, part: CampaignNode, action: s
     part.hook = {"action": action, "state": "asked", "name": name}
     session.add(part)
     session.flush()
-    outbox.enqueue(session, HOOK, {"part_id": part.id})
+    outbox.enqueue(session, topics.CAMPAIGN_HOOK, {"part_id": part.id})
 
 
 def _decide(session: Session, loaded: Loaded, seen: list[NodeView], findings: Findings, now: datetime) -> int:

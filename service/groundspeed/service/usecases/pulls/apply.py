@@ -21,7 +21,8 @@ from groundspeed.service.domain.pulls.rules import untrusted
 from groundspeed.service.usecases import jobs, outbox
 from groundspeed.service.usecases.locking import held
 from groundspeed.service.usecases.pulls import outgoing, places
-from groundspeed.service.usecases.pulls.topics import PULL, WATCH
+from groundspeed.service.usecases.pulls.topics import PULL
+from groundspeed.service.usecases.topics import WATCH
 
 Effect = tuple[str, str]
 """State of the delivery (done, ignored) and, in words, why."""

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 DELIVERY = "groundspeed.control.delivery"
 PULL = "groundspeed.control.pull"
 TELL = "groundspeed.control.pull_action"
-WATCH = "groundspeed.control.watch"
 
 LEFT_BEHIND = timedelta(seconds=5)
 """What a lost message should have brought is looked for after so long."""

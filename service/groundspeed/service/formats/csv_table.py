@@ -71,7 +71,6 @@ class _Table:
     document: Document
     mapping: ColumnMap | None
     number: int = 0
-    _pending: str = ""
     _said: str = ""
 
     def rows(self) -> Iterator[list[str]]:

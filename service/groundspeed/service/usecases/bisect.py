@@ -182,7 +182,6 @@ class _Known:
     loaded: LoadedSeries
     commits: Mapping[int, Revision]
     found: Search
-    useless: frozenset[int]
 
 
 def _known(session: Session, request: Request) -> _Known:
@@ -196,17 +195,16 @@ def _known(session: Session, request: Request) -> _Known:
     )
     commits = {row.position or 0: row for row in session.scalars(query)}
     values = _values(session, loaded)
-    useless = _useless(session, request, loaded, commits, values)
     found = search(
         values,
         good.position,
         bad.position,
         floor=loaded.data.threshold(),
         commits=commits.keys(),
-        useless=useless,
+        useless=_useless(session, request, loaded, commits, values),
         replicates=asked["replicates"],
     )
-    return _Known(loaded, commits, found, useless)
+    return _Known(loaded, commits, found)
 
 
 def _values(session: Session, loaded: LoadedSeries) -> dict[int, tuple[float, ...]]:

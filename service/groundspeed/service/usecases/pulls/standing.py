@@ -32,7 +32,6 @@ class Standing:
     ignored: dict[str, int]
     actions: dict[str, int]
     refused: tuple[str, ...]
-    last_delivery: datetime | None
 
 
 def standing(database: Database) -> Standing:
@@ -63,5 +62,4 @@ def standing(database: Database) -> Standing:
             dict(session.execute(ignored).tuples().all()),
             dict(session.execute(actions).tuples().all()),
             tuple(dict.fromkeys(session.scalars(refused))),
-            session.execute(select(func.max(col(Delivery.received_at)))).scalar(),
         )

@@ -169,3 +169,11 @@ def slow_on_rank_1(device, rank):
         return model(batch).sum()
 
     return {"model": model, "batch": torch.randn(2, 8), "loss": loss}
+
+
+def step_of_a_millisecond():
+    return lambda: time.sleep(1e-3)
+
+
+def request_of_a_millisecond():
+    return lambda: time.sleep(1e-3)

@@ -126,6 +126,19 @@ def test_hostile_names_are_data(tmp_path: Path, mirrors: Mirrors) -> None:
     assert not list(tmp_path.rglob("pwned"))
 
 
+def test_a_branch_is_known_beside_a_tag_of_its_name_and_whatever_is_in_names(tmp_path: Path, mirrors: Mirrors) -> None:
+    repo, shas = toy(tmp_path / "r", 2)
+    repo.git("tag", "main", shas[0])
+    for name in ("--upload-pack=x", "a\u2028b", "a\u00a0b"):
+        repo.git("update-ref", f"refs/heads/{name}", shas[0])
+        repo.git("update-ref", f"refs/tags/{name}", shas[1])
+    mirror = mirrors.open(str(tmp_path / "r"))
+    assert mirror.branches() == ["--upload-pack=x", "a\u00a0b", "a\u2028b", "main"]
+    assert mirror.branch_tip("main") == shas[1]
+    assert mirror.branch_tip("--upload-pack=x") == shas[0]
+    assert mirror.tags() == {shas[0]: ["main"], shas[1]: ["--upload-pack=x", "a\u00a0b", "a\u2028b"]}
+
+
 def test_a_branch_that_is_missing_is_answered_with_those_there_are(tmp_path: Path, mirrors: Mirrors) -> None:
     toy(tmp_path / "r", 2)
     with pytest.raises(Invalid, match=r"no branch 'master'\. It has main"):

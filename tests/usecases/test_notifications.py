@@ -8,7 +8,8 @@ import hmac
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -323,6 +324,24 @@ def test_channels_that_cannot_work_are_refused(world: World) -> None:
     with pytest.raises(Conflict):
         channel(world, "webhook", "https://x.example")
     assert channels.shown("webhook", "https://user:key@x.example/secret/path") == "https://x.example/…"
+
+
+def test_channels_that_are_made_and_changed_at_once(database: Database) -> None:
+    """One is made, and whoever comes later is told so."""
+
+    def at_once(*calls: Callable[[], Any]) -> list[Any]:
+        with ThreadPoolExecutor(8) as pool:
+            return [one.exception() for one in [pool.submit(call) for call in calls]]
+
+    new = channels.New("c", "webhook", "https://x.example")
+    made = at_once(*[lambda: channels.add(database, new, NOW, "ada")] * 8)
+    assert [type(one) for one in made if one] == [Conflict] * 7
+    changed = at_once(
+        *[lambda: channels.ask_test(database, 1, datetime.now(UTC), "ada")] * 3,
+        *[lambda: channels.change(database, 1, "delete", NOW, "ada")] * 3,
+        *[lambda: channels.change(database, 1, "pause", NOW, "ada")] * 3,
+    )
+    assert {type(one) for one in changed} == {type(None), NotFound}
 
 
 def test_a_channel_that_fails_keeps_no_other_from_being_told(world: World, posts: Posts, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -65,6 +65,9 @@ async def _framework(_request: Request, error: Exception) -> Response:
 
 
 async def _database(_request: Request, error: Exception) -> Response:
+    if isinstance(error, IntegrityError):
+        log.warning("two requests met: %s", error.orig)
+        return problem(503, "unavailable", "Somebody else changed the same at the same moment.", "Try again.")
     log.error("the database did not answer", exc_info=error)
     if _full(getattr(error, "orig", None)):
         return _no_room()

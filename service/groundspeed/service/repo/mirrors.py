@@ -119,7 +119,7 @@ class Mirrors:
     def _fetch(self, url: str, path: Path, env: Mapping[str, str], hold: tuple[int, ...]) -> None:
         """Branches, tags and HEAD (which in a person's own clone may be detached)."""
         at = f"--git-dir={path}"
-        head = self._remote(url, "ls-remote", "--symref", "--", url, "HEAD", env=env, hold=hold).splitlines()
+        head = self._remote(url, "ls-remote", "--symref", "--", url, "HEAD", env=env, hold=hold).split("\n")[:-1]
         refs = [
             "+refs/heads/*:refs/heads/*",
             "+refs/tags/*:refs/tags/*",

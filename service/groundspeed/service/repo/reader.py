@@ -68,7 +68,7 @@ class Repository:
             raise Invalid(f"{self.url} has no branch {branch!r}.", found) from None
 
     def branches(self) -> list[str]:
-        return self._git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+        return _lines(self._git("for-each-ref", "--format=%(refname:strip=2)", "refs/heads"))
 
     def head_branch(self) -> str | None:
         """The branch that HEAD names; None when it is detached."""
@@ -150,8 +150,8 @@ class Repository:
     def tags(self) -> dict[str, list[str]]:
         """Names of tags by the commit they stand for."""
         found: dict[str, list[str]] = {}
-        lines = self._git("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:short)", "refs/tags")
-        for line in lines.splitlines():
+        lines = self._git("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:strip=2)", "refs/tags")
+        for line in _lines(lines):
             tag, peeled, name = line.split(" ", 2)
             found.setdefault(peeled or tag, []).append(name)
         return found
@@ -169,6 +169,11 @@ class Repository:
 def _commit(row: list[str]) -> Commit:
     sha, parents, author, authored, committed, title = row
     return Commit(sha.strip(), tuple(parents.split()), author, _time(authored), _time(committed), title)
+
+
+def _lines(text: str) -> list[str]:
+    """Names of branches may have what Unicode calls ends of lines and spaces in them."""
+    return [line for line in text.split("\n") if line]
 
 
 def _time(seconds: str) -> datetime:

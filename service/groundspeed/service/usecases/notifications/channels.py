@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import delete, func, select
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col
 
 from groundspeed.service.addresses import apart, named
@@ -15,6 +16,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.notification_tables import Channel, Notification
 from groundspeed.service.db.tables import AuditEntry, Project
 from groundspeed.service.errors import Conflict, Invalid, NotFound
+from groundspeed.service.usecases.locking import held
 
 KINDS = ("email", "slack", "webhook")
 EVENTS = {
@@ -67,7 +69,10 @@ def add(db: Database, new: New, now: datetime, actor: str) -> int:
             created_at=now,
         )
         session.add(channel)
-        session.flush()
+        try:
+            session.flush()
+        except IntegrityError:  # another of this name was added at the same moment
+            raise Conflict(f"There is a channel {new.name!r} already.", "Choose another name.") from None
         _note(session, "channel.add", channel.name, actor, now, {"kind": new.kind, "where": shown(new.kind, target)})
         return channel.id or 0
 
@@ -116,9 +121,7 @@ def change(db: Database, channel_id: int, action: str, now: datetime, actor: str
     if action not in {"pause", "resume", "delete"}:
         raise Invalid(f"{action!r} cannot be done with a channel.", "Use pause, resume, delete or test.")
     with db.transaction() as session:
-        channel = session.get(Channel, channel_id)
-        if channel is None:
-            raise NotFound(f"There is no channel {channel_id}.", "The list of channels has them all.")
+        channel = _held(session, channel_id)
         if action == "delete":
             session.execute(delete(Notification).where(col(Notification.channel_id) == channel_id))
             session.delete(channel)
@@ -128,12 +131,18 @@ def change(db: Database, channel_id: int, action: str, now: datetime, actor: str
         _note(session, f"channel.{action}", channel.name, actor, now, {})
 
 
+def _held(session: Session, channel_id: int) -> Channel:
+    """Nobody else changes it meanwhile, nor deletes it."""
+    channel = session.scalars(held(select(Channel).where(col(Channel.id) == channel_id))).one_or_none()
+    if channel is None:
+        raise NotFound(f"There is no channel {channel_id}.", "The list of channels has them all.")
+    return channel
+
+
 def ask_test(db: Database, channel_id: int, now: datetime, actor: str) -> None:
     """Have a made-up regression told to a channel, now."""
     with db.transaction() as session:
-        channel = session.get(Channel, channel_id)
-        if channel is None:
-            raise NotFound(f"There is no channel {channel_id}.", "The list of channels has them all.")
+        channel = _held(session, channel_id)
         key = f"test:{now.isoformat()}"
         session.add(
             Notification(channel_id=channel_id, key=key, event="test", facts={}, not_before=now, created_at=now)

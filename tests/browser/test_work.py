@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_regressions_are_triaged_one_by_one_and_together(desk: Tab, own: Site) -
     page.get_by_label("Assignee").fill("ada")
     page.get_by_label("Link").fill("https://example.org/issues/7")
     page.get_by_label("Note", exact=True).fill("Looks like the fused kernel.\nBisecting.")
-    page.get_by_label("Ignore until").fill("2031-01-01")
+    page.get_by_label("Ignore until").fill(f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".lead .badge")).to_contain_text(["in progress"])
     expect(page.locator("p.note")).to_contain_text("fused kernel")

@@ -84,6 +84,10 @@ def series_select() -> Any:
     return select(*columns).join(b, col(b.id) == col(s.benchmark_id)).join(h, col(h.id) == col(s.hardware_id))
 
 
+SERIES_COLUMNS: tuple[str, ...] = tuple(series_select().selected_columns.keys())
+"""What a row of ``series_select`` begins with, by name; queries may add columns behind them."""
+
+
 _r = t.Result
 _OF_SERIES = one_of(col(_r.series_id), among("ids"))
 _POINTS = select(

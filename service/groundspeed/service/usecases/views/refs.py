@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
 from sqlmodel import Session
 
-from groundspeed.service.db import reads
+from groundspeed.service.db import reads, reads_series
 from groundspeed.service.errors import NotFound
 from groundspeed.service.wire import views as v
 
-_SERIES_COLUMNS = 17
-"""Of ``reads_series.series_select``; some queries add others behind them."""
+_names_of_series = itemgetter(
+    *map(
+        reads_series.SERIES_COLUMNS.index,
+        ("id", "suite", "plugin", "version", "target", "metric", "unit", "direction", "kind", "gate", "params",
+         "hardware", "noise"),
+    )
+)  # fmt: skip
+"""Of a row, all at once: pages have thousands of them."""
 
 
 def finite(value: float | None) -> float | None:
@@ -52,9 +59,9 @@ def environment_ref(row: Any) -> v.EnvironmentRef:
 
 
 def series_ref(row: Any) -> v.SeriesRef:
-    """From a row of ``reads_series.series_select``, taken apart in one go: pages have thousands of them."""
-    (id_, _, _, _, metric, unit, direction, kind, gate, params, noise, _, suite, plugin, version, target, hardware) = (
-        row[:_SERIES_COLUMNS]
+    """From a row of ``reads_series.series_select``."""
+    id_, suite, plugin, version, target, metric, unit, direction, kind, gate, params, hardware, noise = (
+        _names_of_series(row)
     )
     return v.SeriesRef(
         id=id_,

@@ -38,7 +38,7 @@ class Groundspeed:
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """A command that goes on, stopped as Ctrl-C would."""
-        log = (self.data.parent / f"{self.data.name}.log").open("a")
+        log = self._log.open("a")
         command = [sys.executable, "-m", "groundspeed.cli", *arguments, "--data", str(self.data)]
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, text=True, env=self.env, start_new_session=True
@@ -95,9 +95,15 @@ class Groundspeed:
                 if value:
                     return value
             time.sleep(0.2)
-        log = self.data.parent / f"{self.data.name}.log"
-        tail = log.read_text()[-3000:] if log.exists() else ""
-        raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s\n{tail}")
+        raise AssertionError(f"{what} did not happen within {timeout_s:.0f} s\n{self.said()[-3000:]}")
+
+    def said(self) -> str:
+        """What commands that go on have printed."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def _log(self) -> Path:
+        return self.data.parent / f"{self.data.name}.log"
 
     def findings(self, project: str = "tinygpt") -> Any:
         done = self.run("findings", project, "--json")

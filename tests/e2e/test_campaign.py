@@ -162,7 +162,7 @@ def test_each_trouble_is_reported_by_name_and_the_second_wave_is_not_touched(mac
         "/campaigns",
         {
             "name": "driver-580", "project": "rack", "wanted": {"gpu.driver": "580"}, "canary": 2, "waves": [0.6, 1.0],
-            "replicates": 5, "hook": "reboot", "return_s": 60, "max_lost": 1,
+            "replicates": 5, "hook": "reboot", "return_s": 30, "max_lost": 1,
         },
     )  # fmt: skip
     assert made["waves"] == [NAMES[:2], NAMES[2:8], NAMES[8:]]
@@ -181,7 +181,7 @@ def test_each_trouble_is_reported_by_name_and_the_second_wave_is_not_touched(mac
     said = shown["findings"]
     assert {line.split()[0].strip(":") for line in said} == {LOSES_SETTINGS, STAYS_AWAY, SLOW_CARD, SLOW_LINKS}, said
     text = "\n".join(said)
-    assert f"{STAYS_AWAY}: it did not come back within 60 s." in text
+    assert f"{STAYS_AWAY}: it did not come back within 30 s." in text
     assert f"{LOSES_SETTINGS} does not count: it came back with settings lost:" in text
     assert "gpu0 and gpu1.persistence: True → False" in text
     assert "gpu0 and gpu1.clocks_policy: application clocks 1980 MHz → default" in text

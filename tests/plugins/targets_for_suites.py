@@ -177,3 +177,37 @@ def step_of_a_millisecond():
 
 def request_of_a_millisecond():
     return lambda: time.sleep(1e-3)
+
+
+def own_product(device, size, off=0.0):
+    import torch
+
+    left, right = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    return {"run": lambda: left @ right + off, "left": left, "right": right}
+
+
+def own_product_that_is_off(device, size):
+    return own_product(device, size, off=1.0)
+
+
+def no_product():
+    return {"run": "one"}
+
+
+def own_all_reduce(bytes, rank, world_size):  # noqa: A002 - as the suite calls it
+    """A sum over two ranks by one exchange."""
+    import torch
+    import torch.distributed as dist
+
+    mine, other = torch.full((bytes // 4,), float(rank + 1)), torch.empty(bytes // 4)
+    peer = 1 - rank
+
+    def run():
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, peer), dist.P2POp(dist.irecv, other, peer)]):
+            work.wait()
+        return mine + other
+
+    def verify():
+        assert bool((run() == world_size * (world_size + 1) / 2).all()), "not the sum"
+
+    return {"run": run, "verify": verify}

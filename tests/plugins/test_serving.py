@@ -75,7 +75,7 @@ def test_an_overloaded_server_is_told_and_the_highest_load_is_found():
 
 
 def test_serving_under_load(here):
-    params = {"batch_size": 4, "seconds": 0.15, "load": 100.0, "limit_s": 2.0}
+    params = {"batch_size": 4, "seconds": 0.15, "load": 100.0, "limit_s": 1.0}
     report = here("serving", f"{MODELS}.inference:bert_small", params)
     assert report.outcome == "ok", report.evidence
     assert metric(report, "highest_load").values[0] > 0

@@ -14,6 +14,7 @@ from groundspeed.plugins import (
     attention,
     axes,
     captured,
+    gemm,
     kernel,
     loader_bottleneck,
     memory_bandwidth,
@@ -222,6 +223,12 @@ def test_gemm_on_the_cpu(here):
     assert report.outcome == "ok"
     assert metric(report, "flops_sustained").values[0] > 0
     assert here("gemm", params={"precision": "fp8", "size": 64}).outcome == "unsupported"
+    _, check = gemm.own_product(targets_for_suites.own_product("cpu", 64), "fp32", 64)
+    check()
+    report = here("gemm", f"{HERE}:own_product_that_is_off", {"precision": "fp32", "size": 64})
+    assert report.outcome == "wrong", report.evidence
+    assert report.evidence["message"].startswith("fp32 product of size 64: relative error")
+    assert "must return a callable" in here("gemm", f"{HERE}:no_product", {"size": 64}).evidence["message"]
 
 
 @pytest.mark.parametrize("name", ["gpt_small", "bert_small", "vit_small", "resnet_small"])
@@ -363,7 +370,8 @@ def test_fp8_linear_layers_are_close_to_fp32_where_this_torch_can_multiply_them(
 
 
 def test_collectives_and_a_slow_rank_in_training_are_told(here):
-    report = here("collectives", params={"max_bytes": 8192, "samples": 5, "seconds_per_size": 0.0})
+    params = {"max_bytes": 8192, "samples": 5, "seconds_per_size": 0.0}
+    report = here("collectives", f"{HERE}:own_all_reduce", params)
     assert report.outcome == "ok", report.evidence
     assert {one.params["bytes"] for one in report.metrics} == {8192}
     target = "tests.plugins.targets_for_suites:slow_on_rank_1"

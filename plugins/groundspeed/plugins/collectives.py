@@ -22,6 +22,7 @@ from groundspeed.plugins.spi import (
     Unsupported,
 )
 from groundspeed.plugins.symptoms import hint
+from groundspeed.plugins.targets import origin
 
 ROTATE_BYTES = 512 << 20
 """Ten times the cache of the devices of 2024: of a buffer hardly larger than the cache, a part is still found there."""
@@ -31,7 +32,7 @@ class Collectives:
     """Self-timed: ranks of their own processes; gloo on the CPU, NCCL (RCCL) or XCCL on accelerators.
 
     Every size is checked for right values before and after it is timed. What was measured before a rank failed, hung or
-    was wrong is kept.
+    was wrong is kept. With a target the project's own operation is measured (docs/plugins.md).
     """
 
     timing: ClassVar[Literal["self-timed"]] = "self-timed"
@@ -182,6 +183,8 @@ def sweep_payload(context: Context) -> dict[str, ParamValue]:
         raise ValueError("plugin 'collectives', parameter 'factor': use 0 or an int of at least 2")
     if int(payload["max_bytes"]) < int(payload["min_bytes"]):
         raise ValueError("plugin 'collectives', parameter 'max_bytes': must not be below min_bytes")
+    if context.target is not None:
+        payload["target"] = origin(context.target)
     return payload
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
-from groundspeed.plugins import tasks
+from groundspeed.plugins import targets, tasks
 from groundspeed.plugins.common import SEED, THREADS, device_metrics, device_values, wall_gates
 from groundspeed.plugins.device.peaks import peak_flops
 from groundspeed.plugins.spi import (
@@ -33,7 +34,9 @@ CHECKED_ROWS = 64
 
 
 class Gemm:
-    """Stepped. One step is one product of two square matrices of random numbers (zeros would draw less power)."""
+    """Stepped. One step is one product of two square matrices of random numbers (zeros would draw less power): torch's,
+    or the project's own where the suite names a target (docs/plugins.md).
+    """
 
     timing: ClassVar[Literal["stepped"]] = "stepped"
     name = "gemm"
@@ -65,8 +68,14 @@ class Gemm:
         threads = tasks.set_threads(context)
         precision = str(context.params["precision"])
         size = int(context.params["size"]) or (512 if context.device == "cpu" else 8192)
-        step, check = make_product(precision, size, context.device)
         flops = 2.0 * size**3
+        if context.target is None:
+            step, check = make_product(precision, size, context.device)
+        else:
+            resolved = dataclasses.replace(context, params={**context.params, "size": size})
+            made = targets.make(resolved)
+            step, check = own_product(made, precision, size)
+            flops = float(targets.part(made, "flops", flops))
         return Workload(
             step=step,
             units_per_step={"flops": flops},
@@ -127,15 +136,37 @@ def make_product(precision: str, size: int, device: str) -> tuple[Callable[[], o
         def run() -> object:
             return torch.mm(left, right, out=out)
 
+    return run, lambda: compare(run(), left, right, precision)
+
+
+def compare(result: Any, left: Any, right: Any, precision: str) -> None:
+    """The first rows of left @ right against fp64. Raises WrongResult."""
+    rows = min(CHECKED_ROWS, len(left))
+    wanted = left[:rows].double() @ right.double()
+    error = float((result[:rows].double() - wanted).norm() / wanted.norm())
+    if not error <= TOLERANCE[precision]:
+        raise WrongResult(
+            f"{precision} product of size {len(left)}: relative error {error:.2e} > {TOLERANCE[precision]:g}"
+        )
+
+
+def own_product(made: Any, precision: str, size: int) -> tuple[Callable[[], object], Callable[[], None]]:
+    """(one product, its check) of what a target returned: a callable, or ``run`` with, if wanted, ``left`` and
+    ``right``, which it multiplies, and ``check``. Raises TypeError.
+    """
+    run = targets.part(made, "run") or made
+    if not callable(run):
+        raise TypeError(
+            f"the gemm target returned {type(made).__name__}; it must return a callable, or `run` with the product of "
+            f"two matrices of {size} x {size} (see docs/plugins.md)"
+        )
+    left, right, stated = (targets.part(made, name) for name in ("left", "right", "check"))
+
     def check() -> None:
-        result: Any = run()
-        rows = min(CHECKED_ROWS, size)
-        wanted = left[:rows].double() @ right.double()
-        error = float((result[:rows].double() - wanted).norm() / wanted.norm())
-        if not error <= TOLERANCE[precision]:
-            raise WrongResult(
-                f"{precision} product of size {size}: relative error {error:.2e} > {TOLERANCE[precision]:g}"
-            )
+        if left is not None and right is not None:
+            compare(run(), left, right, precision)
+        if stated is not None:
+            stated()
 
     return run, check
 

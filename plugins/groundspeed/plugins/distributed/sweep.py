@@ -141,7 +141,11 @@ def _nothing() -> None:
 
 
 def build(payload: Mapping[str, Any], size: int, context: RankContext) -> Operation:
-    """On buffers filled with values whose result is known in every rank."""
+    """On buffers filled with values whose result is known in every rank; the target's own where there is one."""
+    if payload.get("target"):
+        from groundspeed.plugins.distributed.own import own_operation
+
+        return own_operation(payload, size, context)
     return _BUILDERS[payload["collective"]](Shape.of(payload, size, context))
 
 

@@ -92,6 +92,12 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_NAMES = {
+    "half width": "95 % interval of the median", "steady": "steady state was reached", "turn s": "turn in the lease",
+    "overhead share": "not spent measuring", "preempted share": "samples that were preempted",
+    "control cpu s": "control workload", "start": "started",
+}  # fmt: skip
+"""What the shortest names mean."""
 _WORDS = {"mhz": "MHz", "w": "W", "c": "°C", "s": "s", "bytes": "B"}
 
 
@@ -102,11 +108,18 @@ def conditions(recorded: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _bare(name: str) -> str:
     """A name without the unit at its end, which stands with the value."""
+    if name in _NAMES:
+        return _NAMES[name]
     head, _, last = name.rpartition(" ")
     return head if head and last in _WORDS else name
 
 
 def _condition(name: str, value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name == "half width":
+            return share(value)
+        if name.endswith(" share"):
+            return f"{digits(value * 100, 2)}{THIN}%"
     unit = _WORDS.get(name.rpartition(" ")[2], "")
     if isinstance(value, Mapping) and "unavailable" in value:
         return f"not known: {value['unavailable']}"

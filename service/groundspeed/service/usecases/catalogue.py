@@ -44,6 +44,16 @@ def known(session: Session, names: Iterable[str]) -> dict[str, v1.PluginSpec]:
     return found
 
 
+def metric_in_words(session: Session, plugin: str, metric: str) -> str:
+    """What a metric is, in the words of its plugin; empty where neither this release nor any node tells."""
+    spec = shipped().get(plugin)
+    if spec is None:
+        query = select(col(CatalogueEntry.spec)).where(col(CatalogueEntry.plugin) == plugin)
+        raw = session.scalars(query.order_by(col(CatalogueEntry.id).desc()).limit(1)).first()
+        spec = v1.PluginSpec.model_validate(raw) if raw is not None else None
+    return next((one.description for one in spec.metrics if one.name == metric), "") if spec is not None else ""
+
+
 def names(session: Session) -> list[str]:
     """Every plugin that is known, shipped or offered."""
     return sorted(set(shipped()) | set(session.scalars(select(col(CatalogueEntry.plugin)).distinct())))

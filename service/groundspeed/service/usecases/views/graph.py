@@ -14,6 +14,7 @@ from sqlmodel import Session
 from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
 from groundspeed.service.errors import Invalid, NotFound
+from groundspeed.service.usecases import catalogue
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.usecases.views.history import Floats, History, histories, short, thin
 from groundspeed.service.wire import views as v
@@ -59,7 +60,12 @@ def head(db: Database, slug: str, query: GraphQuery, echo: dict[str, str]) -> v.
         project = refs.project_row(session, slug)
         rows = series_of(session, project.id, reads_series.followed(session, query.series))
         named = tuple(v.Named(series=refs.series_ref(row)) for row in rows)
-        return v.GraphHead(project=refs.project_ref(project), series=named, query=echo)
+        about = _about(session, [one.series for one in named])
+        return v.GraphHead(project=refs.project_ref(project), series=named, about=about, query=echo)
+
+
+def _about(session: Session, series: Sequence[v.SeriesRef]) -> str:
+    return catalogue.metric_in_words(session, series[0].benchmark, series[0].metric) if len(series) == 1 else ""
 
 
 def _check(query: GraphQuery) -> None:
@@ -93,6 +99,7 @@ def graph(db: Database, slug: str, query: GraphQuery, echo: dict[str, str] | Non
             events=_events(session, project.id, revisions),
             siblings=_siblings(session, rows),
             pins=_pins(session, project.id, query.pins),
+            about=_about(session, [refs.series_ref(row) for row in rows]),
             query=echo or {},
         )
 

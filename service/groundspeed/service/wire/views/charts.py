@@ -134,6 +134,8 @@ class Graph(View):
     """Series of the same benchmark: other parameters, metrics, hardware."""
     pins: tuple[RevisionRef, ...] = ()
     """Commits that the address marks, those without a point among them."""
+    about: str = ""
+    """Of a single series: what its metric is, in the words of the plugin."""
     query: dict[str, str]
 
 
@@ -146,6 +148,7 @@ class GraphHead(View):
 
     project: ProjectRef
     series: tuple[Named, ...]
+    about: str = ""
     query: dict[str, str]
 
 

@@ -100,6 +100,7 @@ def test_three_clocks_and_the_conditions_beside_them(played):
     assert len(conditions["trace"]["t_s"]) == len(conditions["trace"]["foreign"])
     assert set(conditions["hygiene"]) == {"before", "during", "after", "not_available", "policy"}
     assert "unavailable" in conditions["kernel_log"] or conditions["kernel_log"] == {"faults": []}
+    assert "keeps no peaks" in conditions["peak_memory"]["unavailable"]  # torch has not used what is played
     assert [one["kind"] for one in report.artefacts] == ["kernel-table"]
 
 

@@ -52,6 +52,10 @@ def measure(session: Session, workload: Workload, reference: Reference | None) -
     reset_peak(session.device)
     seen = _loop(session, workload, reference)
     memory = peak_memory(session.device)
+    if session.device != "cpu" and "allocated" not in memory:
+        session.observed["peak_memory"] = {
+            "unavailable": f"torch keeps no peaks of {session.device}, or has not used it"
+        }
     profiled = _profile(session, workload, seen)
     if workload.check is not None:
         with session.phase("check"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from groundspeed.plugins.protocol import ChildReport, MetricReport
 from groundspeed.plugins.spi import Outcome
@@ -20,6 +19,9 @@ from groundspeed.workers.progress import open_plain
 MOST_REPORT_BYTES = 64 << 20
 MOST_VALUES = 100_000
 MOST_ARTEFACTS = 20
+_LARGEST = 10**300
+_UNUSABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What a report of any shape can make Python raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +49,62 @@ def read_report(path: Path) -> tuple[ChildReport | None, str]:
             text = file.read(MOST_REPORT_BYTES + 1)
         if len(text) > MOST_REPORT_BYTES:
             return None, f"the report is longer than the {MOST_REPORT_BYTES:,} bytes that are read"
-        report = ChildReport.from_json(text.decode("utf-8"))
+        report = ChildReport.from_json(_whole_characters(text.decode("utf-8")))
         Outcome(report.outcome)
+        _check(report)
     except FileNotFoundError:
         return None, ""
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return None, f"the report cannot be read: {error}"
+    except (OSError, *_UNUSABLE) as error:
+        return None, f"the report cannot be read: {str(error)[:500]}"
     return report, ""
+
+
+def _whole_characters(text: str) -> str:
+    """Halves of characters, which JSON can name and no store takes, become question marks."""
+    if "\\ud" not in text.lower():
+        return text
+    return json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _check(report: ChildReport) -> None:
+    """Raises ValueError where something is not of the kind that it is said to be: any code may have written it."""
+    names = ("evidence", "conditions", "phases_s", "facts")
+    wrong = [name for name in names if not isinstance(getattr(report, name), dict)]
+    wrong += [name for name in ("plugin", "plugin_version", "device") if not _is_text(getattr(report, name))]
+    wrong += ["device_uuid"] if not _is_text(report.device_uuid or "") else []
+    if "phases_s" not in wrong and not all(_is_number(value) for value in report.phases_s.values()):
+        wrong.append("phases_s")
+    if not all(isinstance(one, dict) and all(isinstance(v, str) for v in one.values()) for one in report.artefacts):
+        wrong.append("artefacts")
+    if not all(_is_point(m.params) and all(map(_is_value, m.values)) for m in report.metrics):
+        wrong.append("metrics")
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} cannot be what they are")
+
+
+def _is_point(params: object) -> bool:
+    """Parameters: texts, switches and numbers that JSON has."""
+    return isinstance(params, dict) and all(_is_text(value) or _is_number(value) for value in params.values())
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_value(value: object) -> bool:
+    """A number that a float can hold; NaN and infinity are sorted out, and counted, later."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < _LARGEST)
+
+
+def _is_number(value: object) -> bool:
+    return _is_value(value) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def to_wire(finding: Finding) -> v1.RunReport:
     """The message; what the wire does not take becomes a *crashed* run that says so, never an exception."""
     try:
         return _message(finding)
-    except (ValidationError, TypeError, ValueError) as error:
+    except _UNUSABLE as error:
         evidence = {"message": f"the benchmark's report breaks the protocol: {str(error)[:2000]}"}
         bare = Finding(
             key=finding.key,
@@ -148,7 +192,7 @@ def collect_artefacts(report: ChildReport | None, workdir: Path, limit_bytes: in
                 size_bytes=path.stat().st_size,
                 media_type=named.get("media_type", "application/octet-stream"),
             )
-        except (KeyError, OSError, ValidationError, TypeError):
+        except (OSError, RuntimeError, *_UNUSABLE):  # Python calls a ring of links a RuntimeError
             continue
         found.append((reference, path))
     return found

@@ -20,7 +20,8 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
-from groundspeed.service.db.tables import Bookmark, ChangePoint, KernelTable, LogEntry, Result, Revision, Run
+from groundspeed.service.db.tables import ChangePoint, KernelTable, LogEntry, Result, Revision, Run
+from groundspeed.service.usecases.bookmarks import bookmark
 
 _SAMPLES = "retention.samples"
 
@@ -75,7 +76,7 @@ def thin(db: Database, policy: Policy, now: datetime, *, runs_at_once: int = 100
 
 def _samples(session: Session, policy: Policy, now: datetime, limit: int) -> Thinned | None:
     """The next runs by their number, which grows with time; None when the next one is young."""
-    mark = _bookmark(session, _SAMPLES)
+    mark = bookmark(session, _SAMPLES)
     cutoff = now - (policy.samples or timedelta())
     columns = col(Run.id), col(Run.created_at)
     peek = select(col(Run.created_at)).where(col(Run.id) > mark.place).order_by(col(Run.id)).limit(1)
@@ -133,15 +134,6 @@ def _logs(session: Session, policy: Policy, now: datetime, limit: int = 5000) ->
             break
         old.append(id_ or 0)
     return Thinned(lines=_count(session.execute(delete(LogEntry).where(col(LogEntry.id).between(old[0], old[-1])))))
-
-
-def _bookmark(session: Session, name: str) -> Bookmark:
-    found = session.get(Bookmark, name)
-    if found is None:
-        found = Bookmark(name=name, place=0)
-        session.add(found)
-        session.flush()
-    return found
 
 
 def _count(result: object) -> int:

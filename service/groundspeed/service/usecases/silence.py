@@ -18,6 +18,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Bookmark, Event, Node, Project, Revision, Series
+from groundspeed.service.usecases.bookmarks import bookmark
 
 log = logging.getLogger(__name__)
 _LOOKED = "silence.looked"
@@ -59,7 +60,7 @@ def find(session: Session, limits: Limits, now: datetime) -> Silence:
 def look(database: Database, limits: Limits, now: datetime) -> Silence | None:
     """Note what has fallen silent or is heard again since the last look; None when that was less than a minute ago."""
     with database.transaction() as session:
-        mark = _bookmark(session, _LOOKED)
+        mark = bookmark(session, _LOOKED)
         if now.timestamp() - mark.place < _EVERY_S:
             return None
         mark.place = int(now.timestamp())
@@ -148,12 +149,3 @@ def _event(session: Session, kind: str, name: str, title: str, body: str, now: d
     if kind == _PROJECT:
         project = session.scalar(select(col(Project.id)).where(col(Project.slug) == name))
     return Event(kind="alarm", project_id=project, title=title, body=body, at=now.astimezone(UTC))
-
-
-def _bookmark(session: Session, name: str) -> Bookmark:
-    found = session.get(Bookmark, name)
-    if found is None:
-        found = Bookmark(name=name, place=0)
-        session.add(found)
-        session.flush()
-    return found

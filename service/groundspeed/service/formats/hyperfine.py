@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from groundspeed.service.formats.records import (
@@ -60,7 +61,7 @@ def _result(origin: Origin, command: str, entry: Mapping[str, Any], where: Where
         if len(times) == len(codes):
             times = [t for t, c in zip(times, codes, strict=True) if c == 0]
         yield Skipped(f"runs that ended with {', '.join(bad)} do not count", where)
-    value = _median(times) if times else None if bad else _first(entry, "median", "mean")
+    value = median(times) if times else None if bad else _first(entry, "median", "mean")
     if value is None:
         reason = ", ".join(bad) or "no time"
         yield Record(origin, command, _TIME, where, params=params, outcome="failed", reason=reason)
@@ -77,18 +78,12 @@ def _result(origin: Origin, command: str, entry: Mapping[str, Any], where: Where
     memory = [v for v in map(finite, list_of(entry.get("memory_usage_byte"))) if v is not None]
     if memory and not bad:
         yield Record(
-            origin, command, _MEMORY, where, _median(memory), params, tuple(memory), spread_of(memory), len(memory)
+            origin, command, _MEMORY, where, median(memory), params, tuple(memory), spread_of(memory), len(memory)
         )
 
 
 def _first(entry: Mapping[str, Any], *keys: str) -> float | None:
     return next((v for k in keys if (v := finite(entry.get(k))) is not None), None)
-
-
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    half, odd = divmod(len(ordered), 2)
-    return ordered[half] if odd else 0.5 * (ordered[half - 1] + ordered[half])
 
 
 def _scalar(value: object) -> Scalar:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from groundspeed.service.formats.records import (
@@ -65,28 +66,19 @@ def _record(metadata: Mapping[str, Any], name: str, runs: list[dict[str, Any]], 
     values = [v for run in runs for v in map(finite, list_of(run.get("values") or run.get("samples"))) if v is not None]
     if not values:
         return Skipped("has no values (calibration only)", where)
-    middle = sorted(values)[(len(values) - 1) // 2 : len(values) // 2 + 1]
-    medians = [
-        v
-        for run in runs
-        if (v := _median([x for x in map(finite, list_of(run.get("values"))) if x is not None])) is not None
-    ]
+    measured = ([x for x in map(finite, list_of(run.get("values"))) if x is not None] for run in runs)
+    medians = [median(of_run) for of_run in measured if of_run]
     return Record(
         origin=_origin({**dict_of(runs[-1].get("metadata")), **metadata}, runs),
         benchmark=name,
         metric=_METRICS.get(text_of(metadata.get("unit")) or "second", _METRICS["integer"]),
         where=where,
-        value=sum(middle) / len(middle),
+        value=median(values),
         samples=tuple(values),
         spread=spread_of(values),
         count=len(values),
         summary={"processes": float(len(medians)), "between_processes": spread_of(medians)},
     )
-
-
-def _median(values: list[float]) -> float | None:
-    middle = sorted(values)[(len(values) - 1) // 2 : len(values) // 2 + 1]
-    return sum(middle) / len(middle) if middle else None
 
 
 def _origin(metadata: Mapping[str, Any], runs: list[dict[str, Any]]) -> Origin:

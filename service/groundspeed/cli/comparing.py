@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,16 @@ import typer
 
 from groundspeed.cli import kernels
 from groundspeed.cli.answer import quantity
-from groundspeed.cli.context import DataOption, JsonOption, MapOption, database, project_of, settings_for
+from groundspeed.cli.context import (
+    BenchOption,
+    DataOption,
+    JsonOption,
+    MapOption,
+    database,
+    pattern_of,
+    project_of,
+    settings_for,
+)
 from groundspeed.cli.output import console, show_json, table
 
 if TYPE_CHECKING:
@@ -69,7 +77,7 @@ def compare(
     threshold: Annotated[
         float | None, typer.Option(help="For files: smallest relative change that matters; 0.05 is 5 %.")
     ] = None,
-    bench: Annotated[str, typer.Option("--bench", "-b", help="Only names that this regular expression finds.")] = "",
+    bench: BenchOption = "",
     only_changed: Annotated[bool, typer.Option("--only-changed", help="Leave out what did not change.")] = False,
     split: Annotated[bool, typer.Option("--split", "-s", help="A table for each answer.")] = False,
     sort: Annotated[Literal["name", "ratio"], typer.Option(help="Order of rows.")] = "name",
@@ -84,7 +92,7 @@ def compare(
     could not be done.
     """
     files = by is None and _are_files(base, head)
-    pattern = _pattern(bench)
+    pattern = pattern_of(bench)
     moved: tuple[Kernels, ...] = ()
     if files:
         found, raw, notes = _files(Path(base), Path(head), form, mapping or (), threshold)
@@ -117,15 +125,6 @@ def _are_files(base: str, head: str) -> bool:
             return False  # a folder may be called like a commit or a tag
         raise Invalid(f"There is no file {missing[0]}.", "Give two files (or folders) of results, or two commits.")
     return not missing
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    from groundspeed.service.errors import Invalid
-
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise Invalid(f"--bench {text!r} is no regular expression: {error}.", "Escape special characters.") from None
 
 
 def _files(

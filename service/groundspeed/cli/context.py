@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ DataOption = Annotated[
     typer.Option("--data", help="Folder that holds everything the service writes.", show_default=".groundspeed"),
 ]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="For tables: role=column, e.g. benchmark=test.")]
+BenchOption = Annotated[str, typer.Option("--bench", "-b", help="Only names that this regular expression finds.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -78,6 +80,16 @@ def make_folder(folder: Path) -> None:
             f"The data folder {folder} cannot be made: {error.strerror}.",
             "Name another with --data, or correct what is in the way.",
         ) from None
+
+
+def pattern_of(bench: str) -> re.Pattern[str]:
+    """What ``--bench`` finds. Raises Invalid for what is no regular expression."""
+    from groundspeed.service.errors import Invalid
+
+    try:
+        return re.compile(bench)
+    except re.error as error:
+        raise Invalid(f"--bench {bench!r} is no regular expression: {error}.", "Escape special characters.") from None
 
 
 def project_of(db: Database, given: str | None) -> str:

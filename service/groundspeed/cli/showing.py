@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from groundspeed.cli.answer import quantity
-from groundspeed.cli.context import DataOption, JsonOption, database, project_of, settings_for
+from groundspeed.cli.context import (
+    BenchOption,
+    DataOption,
+    JsonOption,
+    database,
+    pattern_of,
+    project_of,
+    settings_for,
+)
 from groundspeed.cli.output import console, show_json, table
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ _WIDTH = 60
 def show(
     commit: Annotated[str, typer.Argument(help="Hash, tag or tip; without: the newest commits.")] = "",
     project: ProjectOption = None,
-    bench: Annotated[str, typer.Option("--bench", "-b", help="Only names that this regular expression finds.")] = "",
+    bench: BenchOption = "",
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
@@ -43,7 +50,7 @@ def show(
                 _commits(seen)
             return
         page = revision.revision_page(db, slug, lookup.side(db, slug, "revision", commit))
-    pattern = _regex(bench)
+    pattern = pattern_of(bench)
     page = page.model_copy(
         update={
             "results": tuple(r for r in page.results if pattern.search(label(r.series))),
@@ -83,15 +90,6 @@ def label(series: SeriesRef) -> str:
     """A series as people name it: suite/metric (parameters)."""
     inside = ", ".join(f"{name}={value}" for name, value in series.params.items())
     return f"{series.suite}/{series.metric}{f' ({inside})' if inside else ''}"
-
-
-def _regex(text: str) -> re.Pattern[str]:
-    from groundspeed.service.errors import Invalid
-
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise Invalid(f"--bench {text!r} is no regular expression: {error}.", "Escape special characters.") from None
 
 
 def _commits(seen: Overview) -> None:

@@ -112,11 +112,12 @@ def differences(db: Database) -> list[object]:
     from alembic.runtime.migration import MigrationContext
 
     with db.engine.connect() as connection:
-        options = {"compare_type": True, "include_object": _is_ours}
+        options = {"compare_type": True, "include_object": is_ours}
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), SQLModel.metadata))
 
 
-def _is_ours(_item: object, name: str | None, kind: str, reflected: bool, _compare_to: object) -> bool:
+def is_ours(_item: object, name: str | None, kind: str, reflected: bool, _compare_to: object) -> bool:
+    """For Alembic: partitions of a table, which no model has, are PostgreSQL's own affair."""
     return not (kind == "table" and reflected and name is not None and name not in SQLModel.metadata.tables)
 
 

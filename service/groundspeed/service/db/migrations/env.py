@@ -14,6 +14,7 @@ from groundspeed.service.db import (  # noqa: F401 - fills the metadata
     notification_tables,
     tables,
 )
+from groundspeed.service.db.migrate import is_ours
 from groundspeed.service.db.types import BigId, UtcDateTime
 
 _RENDERED = {
@@ -33,16 +34,11 @@ def _render(kind: str, item: Any, _context: Any) -> str | Literal[False]:
     return _RENDERED.get(type(item), False)
 
 
-def _ours(_item: Any, name: str | None, kind: str, reflected: bool, _compare_to: Any) -> bool:
-    """Partitions of a table are PostgreSQL's own affair."""
-    return not (kind == "table" and reflected and name is not None and name not in SQLModel.metadata.tables)
-
-
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=SQLModel.metadata,
     render_item=_render,
-    include_object=_ours,
+    include_object=is_ours,
     compare_type=True,
     render_as_batch=True,
     transactional_ddl=True,

@@ -12,7 +12,7 @@ from groundspeed.service.addresses import apart
 from groundspeed.service.api.access import Now, Operator, Triager
 from groundspeed.service.api.auth.origin import same_origin
 from groundspeed.service.api.routes.loaders import Db, small_id
-from groundspeed.service.api.routes.reach import project_of_path
+from groundspeed.service.api.routes.reach import project_of_path, project_of_request
 from groundspeed.service.errors import Invalid
 from groundspeed.service.pages.routing import PageRoute
 from groundspeed.service.usecases import annotating, jobs, regressions, requests, several
@@ -129,11 +129,6 @@ def _reach_job(db: Db, who: Operator, job_id: int) -> None:
         who.require_project(live.project_of_job(db, small_id(job_id)))
 
 
-def _reach_request(db: Db, who: Operator, request_id: int) -> None:
-    if who.projects:
-        who.require_project(live.project_of_request(db, small_id(request_id)))
-
-
 @router.post("/jobs/{job_id}/cancel", dependencies=[Depends(_reach_job)])
 def cancel_job(request: Request, job_id: int, db: Db, who: Operator, now: Now) -> Response:
     jobs.cancel(db, small_id(job_id), now, actor=who.name)
@@ -146,7 +141,7 @@ def retry_job(request: Request, job_id: int, db: Db, who: Operator, now: Now) ->
     return _back(request, f"/jobs/{job_id}")
 
 
-@router.post("/requests/{request_id}/cancel", dependencies=[Depends(_reach_request)])
+@router.post("/requests/{request_id}/cancel", dependencies=[Depends(project_of_request)])
 def cancel_request(request: Request, request_id: int, db: Db, who: Operator, now: Now) -> Response:
     requests.cancel(db, small_id(request_id), now, actor=who.name)
     return _back(request, f"/requests/{request_id}")

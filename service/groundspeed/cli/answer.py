@@ -52,7 +52,9 @@ def _rows(finding: Finding) -> list[tuple[str, ...]]:
     first = (WORDS[finding.kind], commit.sha[:9] if commit else finding.cause, commit.title[:48] if commit else "")
     state = "confirmed" if finding.confirmed else "provisional"
     if finding.suspects is not None and finding.suspects > 1:
-        state += f", or one of the {finding.suspects - 1} before it"
+        state += (
+            ", or the one before it" if finding.suspects == 2 else f", or one of the {finding.suspects - 1} before it"
+        )
     return [
         (*(first if place == 0 else ("", "", "")), *_member(member), state if place == 0 else "")
         for place, member in enumerate(finding.members)

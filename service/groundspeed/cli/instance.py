@@ -73,7 +73,8 @@ def _held(data_dir: Path) -> Conflict:
     who = f" (process {facts['pid']}, {facts.get('url', 'starting')})" if "pid" in facts else ""
     return Conflict(
         f"Groundspeed already runs on {data_dir}{who}.",
-        "Use that one, stop it with Ctrl-C where it runs, or give this one another folder with --data.",
+        "Use that one (`groundspeed project add` and `groundspeed run` give it work), stop it with Ctrl-C where it "
+        "runs, or give this one another folder with --data (`make run DATA=folder`).",
     )
 
 

@@ -230,7 +230,11 @@ def ask(
     if json:
         show_json(ref)
         return
-    console().print(f"Request {ref.id} is {ref.state}{'' if ref.created else ' (it was asked before)'}.")
+    console().print(
+        f"Request {ref.id} is {ref.state}{'' if ref.created else ' (it was asked before)'}. What has been measured in "
+        f"this environment is not measured again. Follow it with: groundspeed watch {project}",
+        markup=False,
+    )
 
 
 @config_app.command("check")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def regressions(
-    number: Annotated[int | None, typer.Argument(help="One of them in full.", min=1)] = None,
+    which: Annotated[
+        str | None, typer.Argument(metavar="[NUMBER|PROJECT]", help="One of them in full, or those of a project.")
+    ] = None,
     project: ProjectOption = None,
     state: Annotated[str, typer.Option(help="open, all, or one state (new, acknowledged, …).")] = "open",
     kind: Annotated[
@@ -34,15 +36,18 @@ def regressions(
     """
     from groundspeed.service.usecases.views import findings
 
+    number = int(which) if which is not None and which.isdecimal() else None
     with database(settings_for(data)) as db:
-        slug = project_of(db, project)
         if number is not None:
-            detail = findings.regression_detail(db, slug, min(number, 2**31 - 1))
+            number = min(number, 2**31 - 1)
+            slug = project or findings.project_of(db, number) or project_of(db, None)
+            detail = findings.regression_detail(db, slug, number)
             if as_json:
                 show_json(detail)
             else:
                 _detail(detail)
             return
+        slug = project_of(db, project or which)
         found = findings.regression_list(db, slug, kind=kind, state=state, limit=limit)
         if as_json:
             show_json(found)
@@ -63,9 +68,9 @@ def _list(found: RegressionList) -> None:
         )
         for row in found.rows
     ]  # fmt: skip
-    head = ("", "kind", "state", "commit", "title", "worst", "in", "series", "assignee")
+    head = ("", "kind", "state", "commit", "title", "surest", "in", "series", "assignee")
     if rows:
-        out.print(table(head, rows, right=("", "worst", "series")))
+        out.print(table(head, rows, right=("", "surest", "series")))
     else:
         out.print(f"No {found.kind if found.kind != 'all' else 'finding'} is {found.state}.", markup=False)
     counts = ", ".join(f"{n} {state}" for state, n in sorted(found.counts.items()))
@@ -92,7 +97,16 @@ def _detail(detail: RegressionDetail) -> None:
     if len(detail.suspects) > 20:
         out.print(f"and {len(detail.suspects) - 20} more suspects", markup=False)
     for entry in detail.history:
-        out.print(f"{entry.at:%Y-%m-%d %H:%M}Z {entry.actor}: {entry.action}", markup=False)
+        out.print(f"{entry.at:%Y-%m-%d %H:%M}Z {entry.actor}: {entry.action}{_told(entry.data)}", markup=False)
+
+
+def _told(data: dict[str, Any]) -> str:
+    """What was written down with an entry of the history: new → withdrawn: detection no longer sees it."""
+    rest = [f"{name} {value}" for name, value in data.items() if name not in {"from", "to", "why"} and value]
+    move = [f"{data['from']} → {data['to']}"] if "from" in data and "to" in data else []
+    said = "; ".join([*move, *rest])
+    why = f"{data['why']}" if data.get("why") else ""
+    return f" {said}" * bool(said) + f": {why}" * bool(why)
 
 
 def effect_of(effect: Effect | None) -> str:

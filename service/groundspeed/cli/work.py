@@ -96,21 +96,29 @@ def job_list(
 
 @job_app.command("show")
 def job_show(job: Job, data: context.DataOption = None, json: context.JsonOption = False) -> None:
-    """Its place in the queue, and an honest range for when it is done."""
+    """What a job is and how it fares; of one that waits its place, and an honest range for when it is done."""
     from groundspeed.service.usecases import outlook
+    from groundspeed.service.usecases.views import work
 
     settings = context.settings_for(data)
     with context.database(settings) as db:
         found = outlook.of_job(db, job, datetime.now(UTC), settings.node_silent_s)
-    if json:
+        page = None if json else work.job_page(db, job)
+    if page is None:
         show_json(found)
         return
-    lines = [f"Job {job} is {found.state}."]
+    row = page.row
+    commits = " against ".join(f"{one.sha[:10]} {one.title}".strip() for one in row.revisions)
+    lines = [f"Job {job} is {found.state}: {row.suite} of {row.project.slug} at {commits}."]
+    if page.attempts:
+        lines.append(f"Attempt {row.attempts} of {row.max_attempts}, on {page.attempts[-1].node or row.node}.")
+    lines += [f"run {run.id}: {run.key} {run.outcome} in {run.duration_s or 0:.1f} s" for run in page.runs]
+    lines += [row.error] if row.error else []
     if found.ahead is not None:
         lines.append(f"{found.ahead} jobs go first; {found.slots} can run at a time.")
     if found.earliest is not None and found.latest is not None:
         lines.append(f"Done between {found.earliest:%Y-%m-%d %H:%M} and {found.latest:%Y-%m-%d %H:%M} UTC.")
-    console().print("\n".join([*lines, *([found.why] if found.why else [])]))
+    console().print("\n".join([*lines, *([found.why] if found.why else [])]), markup=False)
 
 
 @job_app.command("cancel")

@@ -86,7 +86,8 @@ def find_series(session: Session, text: str, project: str | None = None) -> Name
         where = f" in project {project!r}" if project is not None else ""
         raise NotFound(
             f"There is no series {text!r}{where}.",
-            "Give its number, or suite/metric as its page shows them (suite/metric/name=value where several fit).",
+            "Give its number, or suite/metric as its page and `groundspeed show tip` show them "
+            "(suite/metric/name=value where several fit).",
         )
     if len(found) > 1:
         listed = "; ".join(f"{one.id}: {one.label} on {one.hardware} ({one.project})" for one in found[:_NAMED])

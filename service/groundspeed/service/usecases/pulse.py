@@ -13,6 +13,7 @@ from groundspeed.service.db.engine import Database
 from groundspeed.service.db.forge_tables import Delivery, ForgeAction
 from groundspeed.service.db.tables import Attempt, Job, Node, Outbox, Run, SeriesMark
 from groundspeed.service.usecases import silence
+from groundspeed.service.usecases.import_places import NODE_PREFIX
 
 RECENT = timedelta(hours=1)
 """Runs and attempts are counted over so long: counting all of them would read the largest tables."""
@@ -79,8 +80,11 @@ def pulse(database: Database, now: datetime, silent_s: float, series_days: float
 
 
 def _recent(session: Session, now: datetime) -> tuple[dict[str, int], dict[str, int]]:
+    """Imported runs are of another time, and of no node of ours."""
     since = now - RECENT
-    runs = select(col(Run.outcome), func.count()).where(col(Run.created_at) >= since).group_by(col(Run.outcome))
+    imported = select(col(Node.id)).where(col(Node.name).startswith(NODE_PREFIX))
+    runs = select(col(Run.outcome), func.count()).where(col(Run.created_at) >= since)
+    runs = runs.where(col(Run.node_id).not_in(imported)).group_by(col(Run.outcome))
     attempts = (
         select(col(Attempt.state), func.count()).where(col(Attempt.finished_at) >= since).group_by(col(Attempt.state))
     )

@@ -9,6 +9,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
+from groundspeed.service.db.tables import Project
 from groundspeed.service.errors import NotFound
 from groundspeed.service.usecases import environment_changes, triage
 from groundspeed.service.usecases.kernels import views as kernel_views
@@ -82,6 +83,13 @@ def regression_list(
             state=state,
             next_cursor=str(page[-1].id) if len(found) > limit else None,
         )
+
+
+def project_of(db: Database, id_: int) -> str | None:
+    """The project of a regression, which has its number among all; None for an unknown one."""
+    with db.read() as session:
+        found = reads.regression(session, id_)
+        return session.get_one(Project, found.project_id).slug if found is not None else None
 
 
 def regression_detail(db: Database, slug: str, id_: int) -> v.RegressionDetail:

@@ -1,4 +1,4 @@
-/** The part of wire/views.py that the scripts read. */
+/** The part of wire/views that the scripts read. */
 
 export interface SeriesRef {
   id: number; suite: string; benchmark: string; version: string; metric: string; unit: string; direction: number;

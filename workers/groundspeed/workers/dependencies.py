@@ -112,6 +112,7 @@ def unmet(stack: Stack, source: Path, commands: Iterable[str]) -> str:
 
 
 def unmet_requirement(stack: Stack, where: str, requirement: Requirement) -> str:
+    """Why the node's stack does not do, in words; empty where it does, and for what is not of torch's family."""
     name = canonicalize_name(requirement.name)
     if not is_gpu_name(name):
         return ""

@@ -48,6 +48,7 @@ def _counts(facet: v1.Facet, track: tuple[str, ...], info: tuple[str, ...]) -> b
 
 
 def hardware(devices: tuple[v1.DeviceSpec, ...], topology: str = "") -> v1.HardwareSpec:
+    """The class of machine; memory in bytes, rounded to whole gibibytes."""
     return v1.HardwareSpec(
         gpu_model=devices[0].model if devices else "",
         gpu_count=len(devices),

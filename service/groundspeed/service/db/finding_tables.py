@@ -57,7 +57,7 @@ class Regression(SQLModel, table=True):
     kind: str = "regression"  # regression, improvement, change
     state: str = Field(default="new", index=True)
     # new, acknowledged, in-progress, accepted, false-alarm, fixed, recovered, withdrawn, merged
-    # (drawn in docs/triage.md; who may move which to which: usecases/regressions.py)
+    # (drawn in docs/triage.md; who may move which to which: usecases/triage.py)
     title: str = ""
     before_revision_id: int | None = Field(default=None, foreign_key="revision.id")
     after_revision_id: int | None = Field(default=None, foreign_key="revision.id")

@@ -55,6 +55,7 @@ def project_by_id(session: Session, id_: int) -> t.Project | None:
 
 
 def open_regressions_by_project(session: Session) -> dict[int, int]:
+    """How many wait for somebody; none for a project that has none."""
     rows = session.execute(
         select(col(t.Regression.project_id), func.count())
         .where(col(t.Regression.state).in_(OPEN_STATES), col(t.Regression.kind) == "regression")
@@ -249,6 +250,7 @@ def changes_of_series(session: Session, series_ids: Collection[int]) -> Sequence
 
 
 def changes_of_regressions(session: Session, regression_ids: Collection[int]) -> Sequence[t.ChangePoint]:
+    """Those that still stand, the strongest first."""
     return (
         session.execute(
             select(t.ChangePoint)
@@ -261,6 +263,7 @@ def changes_of_regressions(session: Session, regression_ids: Collection[int]) ->
 
 
 def changes_at_revision(session: Session, revision_id: int) -> Sequence[t.ChangePoint]:
+    """Those that still stand and are first seen in this commit, the strongest first."""
     return (
         session.execute(
             select(t.ChangePoint)

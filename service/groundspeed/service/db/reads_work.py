@@ -57,6 +57,7 @@ def children_of(session: Session, request_id: int) -> list[int]:
 
 
 def job_states_by_request(session: Session, request_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """Jobs by state of each request that has any."""
     out: dict[int, dict[str, int]] = {}
     rows = session.execute(
         select(col(t.Job.request_id), col(t.Job.state), func.count())

@@ -75,6 +75,7 @@ def text(batch: Batch, base_url: str) -> str:
 
 
 def render(template: str, items: Sequence[Mapping[str, Any]]) -> str:
+    """The letter, cut at ``LONGEST`` characters; ``items`` are not empty. Raises Invalid for a template that fails."""
     try:
         made = _environment.from_string(template).render(items=items, item=items[0], count=len(items))
     except (TemplateError, *_MISTAKES) as error:

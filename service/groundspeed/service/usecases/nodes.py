@@ -159,6 +159,7 @@ def offers_of(session: Session, known: Mapping[int, datetime]) -> dict[int, Offe
 
 
 def offers(session: Session, found: Sequence[Node]) -> list[Offer]:
+    """What each node offers to jobs, in the order of ``found``; of several devices the smallest memory, in bytes."""
     ids = [node.id for node in found]
     hardware = {
         row.id: row.facts
@@ -226,6 +227,7 @@ def listed(database: Database) -> list[Seat]:
 
 
 def hardware_id(session: Session, spec: v1.HardwareSpec) -> int:
+    """The class of machine, made when it is new."""
     fingerprint = fingerprints.hardware(spec)
     gpu = f"{spec.gpu_count} × {spec.gpu_model}" if spec.gpu_count else ""
     label = ", ".join(part for part in (gpu, f"{spec.cpu_count} × {spec.cpu_model}") if part)

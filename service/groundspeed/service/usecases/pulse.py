@@ -45,6 +45,9 @@ class Pulse:
 
 
 def pulse(database: Database, now: datetime, silent_s: float, series_days: float = 7.0) -> Pulse:
+    """A node is silent after ``silent_s`` seconds without a sign of life, a series after ``series_days`` days without a
+    result.
+    """
     with database.read() as session:
         jobs = session.execute(select(col(Job.state), func.count()).group_by(col(Job.state))).tuples().all()
         nodes = session.scalars(select(Node)).all()

@@ -57,6 +57,7 @@ def facets_of(session: Session, ids: Iterable[int | None]) -> dict[int, tuple[e.
 
 
 def rules(campaign: Campaign) -> Rules:
+    """What was asked for when the campaign was made."""
     plan = campaign.plan
     return Rules(
         plan["hold"],
@@ -96,6 +97,7 @@ def side_effects(
 
 
 def views(session: Session, loaded: Loaded, now: datetime, silent_s: float) -> list[NodeView]:
+    """Each node as the rules see it; one is away after ``silent_s`` seconds without a sign of life."""
     busy = _busy(session, [part.node_id for part in loaded.parts])
     asked = {
         part.id or 0: part.jobs.get(sides.STAGE[part.state], []) for part in loaded.parts if part.state in sides.STAGE

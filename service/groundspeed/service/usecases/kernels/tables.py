@@ -62,7 +62,7 @@ def load(session: Session, run_ids: Collection[int]) -> tuple[dict[int, Table], 
 
 
 def _read(path: Path) -> Table:
-    """Raises NoTable."""
+    """Raises :class:`NoTable`, in words, for what is no table of this version."""
     if path.stat().st_size > MOST_BYTES:
         raise NoTable(f"the kernel table is larger than {MOST_BYTES >> 20} MiB")
     try:

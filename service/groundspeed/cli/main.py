@@ -242,16 +242,37 @@ def config_check(
     file: Annotated[Path, typer.Argument(help="The file to check.")] = Path("groundspeed.toml"),
     json: context.JsonOption = False,
 ) -> None:
-    """Read a groundspeed.toml and say every mistake in it, with line and column."""
+    """Read a groundspeed.toml and say every mistake in it, with line and column; plugins are those known here."""
+    from groundspeed.plugins.registry import load_catalogue
     from groundspeed.service.config import load
+    from groundspeed.service.config.loader import combined
     from groundspeed.service.errors import ConfigError
+    from groundspeed.service.usecases import configuration
+    from groundspeed.service.wire.v1 import PluginSpec
 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{file} cannot be read: {why}.", "`groundspeed init` writes one.") from None
-    config = load(text, str(file))
+    try:
+        config = load(text, str(file))
+        here = {entry.name: PluginSpec.model_validate(entry.as_dict()) for entry in load_catalogue()}
+        wrong, unknown = configuration.misfits(config, here)
+        if wrong:
+            raise combined(text, str(file), wrong)
+    except ConfigError as error:
+        if len(error.parts) < 2:
+            raise
+        for part in error.parts:
+            edge.complain(part)
+        edge.complain(f"{file} has {len(error.parts)} mistakes. {error.advice}")
+        raise typer.Exit(edge.FAILED) from None
+    for name in sorted(set(unknown)):
+        edge.complain(
+            f"Plugin {name!r} is neither built in nor installed here, so its parameters were not checked. Its suites "
+            "wait until a worker offers it."
+        )
     if json:
         show_json(config)
     else:

@@ -43,14 +43,23 @@ class Invalid(GroundspeedError):
 
 
 class ConfigError(Invalid):
-    """A configuration that cannot be used; ``line`` and ``column`` count from 1 where known."""
+    """A configuration that cannot be used; ``line`` and ``column`` count from 1 if known; ``parts``: its mistakes."""
 
     code = "config"
 
-    def __init__(self, title: str, advice: str = "", *, line: int | None = None, column: int | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        advice: str = "",
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        parts: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(title, advice)
         self.line = line
         self.column = column
+        self.parts = parts
 
 
 class Forbidden(GroundspeedError):

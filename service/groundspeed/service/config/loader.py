@@ -33,10 +33,10 @@ def load(text: str, origin: str = FILE_NAME) -> ProjectConfig:
     try:
         config = ProjectConfig.model_validate(raw)
     except ValidationError as error:
-        raise _combined(text, origin, _from_pydantic(raw, error)) from None
+        raise combined(text, origin, _from_pydantic(raw, error)) from None
     found = mistakes(config)
     if found:
-        raise _combined(text, origin, found)
+        raise combined(text, origin, found)
     return config
 
 
@@ -51,13 +51,14 @@ def _syntax_error(text: str, origin: str, message: str) -> ConfigError:
     return ConfigError(f"{origin}:{line}:{column}: not valid TOML: {what}.", _ADVICE, line=line, column=column)
 
 
-def _combined(text: str, origin: str, found: list[Mistake]) -> ConfigError:
+def combined(text: str, origin: str, found: list[Mistake]) -> ConfigError:
     """One error for all mistakes, in the order of the file."""
     placed = sorted(((locate(text, m.path), m) for m in found), key=lambda pair: _order(pair[0]))
     parts = [f"{_where(origin, place)}: {m.message.rstrip('.?')}{_stop(m.message)}" for place, m in placed]
     title = parts[0] if len(parts) == 1 else f"{origin} has {len(parts)} mistakes. " + " ".join(parts)
     first = placed[0][0]
-    return ConfigError(title, _ADVICE, line=first.line if first else None, column=first.column if first else None)
+    line, column = (first.line, first.column) if first else (None, None)
+    return ConfigError(title, _ADVICE, line=line, column=column, parts=tuple(parts))
 
 
 def _order(place: Place | None) -> tuple[int, int]:
@@ -107,6 +108,9 @@ def _words(path: tuple[str | int, ...], item: dict[str, Any]) -> str:
         return f"{name!r} is missing"
     if path and path[-1] == "suite" and item["type"] == "too_short":
         return "there is no [[suite]]: nothing would be measured"
+    if item["type"] == "string_pattern_mismatch":
+        form = '"package.module:factory"' if path[-1] == "target" else "letters, digits, . - and _, no more than 100"
+        return f"{name!r}: {item.get('input')!r} has not the form of {form}"
     message = str(item["msg"])
     shown = "" if isinstance(item.get("input"), dict | list) else f", not {item.get('input')!r}"
     return f"{name!r}: {message[:1].lower()}{message[1:]}{shown}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlmodel import Session
 
 from groundspeed.service import config as configs
-from groundspeed.service.config.checks import near
+from groundspeed.service.config.checks import Mistake, near
 from groundspeed.service.config.model import ProjectConfig, SuiteSection
 from groundspeed.service.errors import ConfigError, Invalid, NotFound
 from groundspeed.service.repo import Repository
@@ -66,6 +66,31 @@ def check(session: Session, config: ProjectConfig, wanted: Iterable[str] = ()) -
     return checked
 
 
+def misfits(config: ProjectConfig, offered: Mapping[str, v1.PluginSpec]) -> tuple[list[Mistake], list[str]]:
+    """Suites that cannot be right, and plugins that are not known here, with what ``offered`` and this release know."""
+    plugins = {**catalogue.shipped(), **{name: spec for name, spec in offered.items() if spec.error is None}}
+    wrong, unknown = [], []
+    for index, suite in enumerate(config.suite):
+        plugin = plugins.get(suite.plugin)
+        if plugin is None and _slip(suite.plugin, list(plugins)):
+            hint = near(suite.plugin, list(plugins))
+            wrong.append(Mistake(("suite", index, "plugin"), f"there is no plugin {suite.plugin!r}. {hint}"))
+        elif plugin is None:
+            unknown.append(suite.plugin)
+        else:
+            try:
+                parameters.benchmarks(config, suite, plugin)
+            except Invalid as error:
+                key = "params" if suite.params else "plugin"
+                wrong.append(Mistake(("suite", index, key), f"{error.title} {error.advice}".strip()))
+    return wrong, unknown
+
+
+def _slip(name: str, names: list[str]) -> bool:
+    """Whether a name is nearly a known one; "acme-kernel" beside a built-in "kernel" is somebody's own."""
+    return bool(difflib.get_close_matches(name, names, 1, 0.8))
+
+
 def _chosen(config: ProjectConfig, wanted: list[str]) -> list[SuiteSection]:
     by_name = {suite.name: suite for suite in config.suite}
     for name in wanted:
@@ -78,9 +103,7 @@ def _unknown(session: Session, suite: SuiteSection) -> Exception:
     """An error when the name is nearly that of a known plugin; any other may still come with a worker."""
     names = catalogue.names(session)
     hint = near(suite.plugin, names)
-    # A slip of the pen is nearer than this; "acme-kernel" beside a built-in "kernel" is somebody's own.
-    slip = bool(difflib.get_close_matches(suite.plugin, names, 1, 0.8))
-    if slip:
+    if _slip(suite.plugin, names):
         return Invalid(
             f"Suite {suite.name!r}: no worker offers plugin {suite.plugin!r}.",
             f"{hint} A plugin of your own is offered once its package is installed beside a worker.",

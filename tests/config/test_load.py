@@ -77,8 +77,8 @@ def test_a_text_that_ends_too_early_has_line_and_column() -> None:
         ("[8, 32]", "[]", (16, 12), "an empty list runs nothing"),
         ("[8, 32]", "[8, [1]]", (16, 12), "batch_size"),
         ('name = "tinygpt"', "", (1, 2), "'project.name' is missing"),
-        ('"tinygpt"', '"tiny gpt"', (2, 1), "match pattern"),
-        ("benchmarks.train:make", "benchmarks.train", (15, 1), "pattern"),
+        ('"tinygpt"', '"tiny gpt"', (2, 1), "has not the form of"),
+        ("benchmarks.train:make", "benchmarks.train", (15, 1), "has not the form of"),
     ],
 )
 def test_a_mistake_is_placed_and_explained(old: str, new: str, place: tuple[int, int], words: str) -> None:

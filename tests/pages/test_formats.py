@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groundspeed.service.pages import formats
+from groundspeed.service.pages import formats, svg
 from groundspeed.service.usecases.views.history import thin
 
 
@@ -51,3 +51,17 @@ def test_thinning_keeps_extremes_ends_and_changes() -> None:
     assert len(chosen) <= 2000
     assert {0, 99_999, 54_321, 12_345, 777, 88_888} <= set(chosen)
     assert chosen == sorted(chosen)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.0, 4.4e-323, [0.0]),
+        (-1e308, 1e308, [-1e308]),  # their distance is more than a float holds
+        (1.0, 1.0, [1.0]),
+        (0.0, 1.7e308, [0.0, 5e307, 1e308, 1.5e308]),
+    ],
+)
+def test_an_axis_has_marks_whatever_its_values(low: float, high: float, found: list[float]) -> None:
+    assert svg.ticks(low, high) == pytest.approx(found)

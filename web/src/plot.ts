@@ -78,7 +78,8 @@ function logSplits(min: number, max: number): number[] {
     return Array.from({ length: Math.max(0, Math.floor(max / step) - first + 1) }, (_, i) => (first + i) * step);
   }
   const found: number[] = [], fine = max / min < 1e4 ? [1, 2, 5] : [1];
-  for (let power = 10 ** Math.floor(Math.log10(min)); power <= max; power *= 10) found.push(...fine.map((m) => m * power).filter((y) => y >= min && y <= max));
+  // Powers below and above these are 0 and infinity, which no factor of ten leaves again.
+  for (let power = 10 ** Math.max(Math.floor(Math.log10(min)), -300); power <= Math.min(max, 1e300); power *= 10) found.push(...fine.map((m) => m * power).filter((y) => y >= min && y <= max));
   return found;
 }
 

@@ -20,6 +20,10 @@ LINKED_POINTS = 400
 """Up to so many points each is a link of its own; beyond, the table below holds the links."""
 
 
+_SMALLEST = 1e-300
+"""Between values that are nearer than this, floats have no room for steps."""
+
+
 def markup(text: str) -> Markup:
     """``text`` as it stands: made here of numbers and of words that were escaped."""
     return Markup(text)  # noqa: S704 - see above
@@ -49,7 +53,7 @@ class Scale:
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round values between two others, about ``wanted`` of them."""
     span = high - low
-    if not math.isfinite(span) or span <= 0:
+    if not math.isfinite(span) or span < _SMALLEST:
         return [low]
     raw = span / wanted
     power = 10.0 ** math.floor(math.log10(raw))

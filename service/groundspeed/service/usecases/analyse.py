@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import delete, func, select
@@ -83,7 +83,7 @@ def _analyse_list(
         taken = analyse_many.take(session, series_ids, only_marked=only_marked)
         news = {one.id: taken.marked.get(one.id, set()) for one in taken.lines}
         going_on = {one.id: one for one in taken.lines if continues(one.has_state, news[one.id])}
-        seen = [_look(session, one, news[one.id or 0], now) for one in analyse_many.in_full(session, list(going_on))]
+        seen = _look(session, analyse_many.in_full(session, list(going_on)), news, now)
         whole = [one for one in taken.lines if one.id not in going_on]
         if whole:
             analyse_many.analyse(session, whole, now, taken, looked, [one.changed for one in seen if one.series.gate])
@@ -103,15 +103,27 @@ def _analyse_few(db: Database, series_ids: Sequence[int], now: datetime, *, only
             marked.setdefault(series_id, set()).add(revision)
         wanted = [found[one] for one in series_ids if one in found and (one in marked or not only_marked)]
         wanted.sort(key=lambda one: one.project_id)  # in the order in which projects are held
-        seen = [_look(session, one, marked.get(one.id or 0, set()), now) for one in wanted]
+        seen = _look(session, wanted, marked, now)
         _group(session, seen, now)
         _ask(session, seen)
         return len(seen)
 
 
-def _look(session: Session, series: Series, marked: set[int | None], now: datetime) -> _Seen:
-    """Bring one up to date, but for the regressions that its change points are in."""
-    loaded, detection = _detect(session, series, marked)
+def _look(
+    session: Session, wanted: Sequence[Series], marked: Mapping[int, set[int | None]], now: datetime
+) -> list[_Seen]:
+    """Bring them up to date, but for the regressions that their change points are in. All are detected in before any is
+    written, for who writes holds the project.
+    """
+    found = []
+    for one in wanted:
+        loaded, detection = _detect(session, one, marked.get(one.id or 0, set()))
+        points_away = replace(loaded, data=replace(loaded.data, points=()), revisions={})
+        found.append((one, points_away, detection))
+    return [_store(session, *each, now) for each in found]
+
+
+def _store(session: Session, series: Series, loaded: LoadedSeries, detection: Detection, now: datetime) -> _Seen:
     for name, value in ledger(loaded.data.min_effect, detection, detection.state.to_bytes(), now).items():
         setattr(series, name, value)
     session.add(series)

@@ -48,6 +48,7 @@ def test_create_show_decide_and_report(data: Path) -> None:
     shown = json.loads(run(data, "show", "up", "--json"))
     assert (shown["state"], shown["phase"], shown["counts"]) == ("running", "baseline", {"waiting": 3})
     assert "no verdict yet" in run(data, "report", "up")
+    assert ": waits for the node to be alive and fit" in run(data, "show", "up")
     assert run(data, "report", "up", "--format", "csv").count("\nnode,") == 3
     assert "<h1>Campaign up</h1>" in run(data, "report", "up", "--format", "html")
     assert "was aborted; 0 jobs were cancelled" in run(data, "abort", "up", "--why", "no")
@@ -56,7 +57,9 @@ def test_create_show_decide_and_report(data: Path) -> None:
 
 
 def test_check_ends_with_one_until_it_is_go(data: Path) -> None:
-    run(data, "create", "up", "--project", "toy", "--change", "gpu.driver=580")
+    said = run(data, "create", "up", "--project", "toy", "--change", "gpu.drivr=580", "--node", "n0")
+    assert "needs 3 nodes at least: of 1 it can only be not enough evidence" in said
+    assert "None of these nodes tells a facet 'gpu.drivr' so far. Did you mean 'gpu.driver'?" in said
     result = CliRunner().invoke(campaign.app, ["report", "up", "--check", "--data", str(data)])
     assert result.exit_code == 1
 

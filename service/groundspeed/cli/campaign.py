@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from groundspeed.cli import context
+from groundspeed.cli.edge import complain
 from groundspeed.cli.output import console, counted, report_done, show_json, table
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def create(
     out.print(f"Campaign {made.name} begins with the baselines of {counted(sum(map(len, made.waves)), 'node')}.")
     for index, names in enumerate(made.waves):
         out.print(f"  {'canary' if index == 0 else f'wave {index}'}: {_some(names)}")
+    for said in made.notes:
+        complain(said)
 
 
 @app.command("list")
@@ -177,6 +180,9 @@ def _print(shown: CampaignPage) -> None:
             f"a {cost.unit} ({cost.metric}): {_share(cost.money_change)} money, {_share(cost.energy_change)} energy"
         )
     out.print(", ".join(f"{count} {state}" for state, count in sorted(shown.counts.items())))
+    waiting = [row for row in shown.nodes if row.note.startswith("waits for")]
+    for row in waiting[:5]:
+        out.print(f"{row.name} since {row.since:%Y-%m-%d %H:%M} UTC: {row.note}", markup=False)
 
 
 @app.command("approve")

@@ -48,6 +48,8 @@ class CampaignCreated(Wire):
     name: str
     waves: tuple[tuple[str, ...], ...]
     """Node names: canaries first, then wave after wave."""
+    notes: tuple[str, ...] = ()
+    """What should be known before anything is changed: too few nodes for a verdict, a facet that no node tells."""
 
 
 class Decide(Wire):

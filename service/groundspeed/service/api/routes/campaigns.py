@@ -41,7 +41,7 @@ def create_campaign(message: w.NewCampaign, parts: PartsDep, who: Operator, now:
     new = create.New(**message.model_dump())
     hooks = parts.settings.campaign_hooks
     made = create.create(parts.database, parts.mirrors, new, now, actor=who.name, hooks=hooks)
-    return w.CampaignCreated(id=made.id, name=made.name, waves=made.waves)
+    return w.CampaignCreated(id=made.id, name=made.name, waves=made.waves, notes=made.notes)
 
 
 @router.post("/campaigns/{name}/decide", summary="Approve a hold point, abort, resume, or confirm by rolling back.")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import select as select_rows
 from sqlmodel import Session, col
 
+from groundspeed.service.config.checks import near
 from groundspeed.service.db.campaign_tables import Campaign, CampaignNode
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import AuditEntry, Node, Project
@@ -18,13 +19,19 @@ from groundspeed.service.domain.campaigns import waves
 from groundspeed.service.errors import Conflict, Invalid
 from groundspeed.service.repo import Mirrors
 from groundspeed.service.usecases import configuration, requests, revisions, specs
-from groundspeed.service.usecases.campaigns import select
+from groundspeed.service.usecases.campaigns import select, state
 from groundspeed.service.usecases.locking import held
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 _MOST_NODES = 5000
 _LONGEST_S = 90 * 86_400.0
 _OPEN = ("running", "held")
+
+
+LEAST_NODES = 3
+"""Fewer give no interval."""
+_MAY_BE_NEW = ("env.", "package.")
+"""Facets that a change may bring that were not there before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class Created:
     name: str
     waves: tuple[tuple[str, ...], ...]
     """Node names: canaries first, then wave after wave."""
+    notes: tuple[str, ...] = ()
+    """What whoever asked should know before anything is changed."""
 
 
 def create(
@@ -107,7 +116,22 @@ def create(
                        data={"wanted": dict(new.wanted), "nodes": len(nodes)}, at=now)
         )  # fmt: skip
         by_wave = [tuple(n for n, w in assigned.items() if w == wave) for wave in range(1, max(assigned.values()) + 1)]
-        return Created(row.id or 0, new.name, tuple(by_wave))
+        return Created(row.id or 0, new.name, tuple(by_wave), _notes(session, new, nodes))
+
+
+def _notes(session: Session, new: New, nodes: list[Node]) -> tuple[str, ...]:
+    said = []
+    if len(nodes) < LEAST_NODES:
+        said.append(
+            f"A verdict needs {LEAST_NODES} nodes at least: of {len(nodes)} it can only be not enough evidence."
+        )
+    known = {f.name for facets in state.facets_of(session, [n.environment_id for n in nodes]).values() for f in facets}
+    said += [
+        f"None of these nodes tells a facet {name!r} so far. {near(name, sorted(known))}"
+        for name in new.wanted
+        if known and name not in known and not name.startswith(_MAY_BE_NEW)
+    ]
+    return tuple(said)
 
 
 def _check(new: New, hooks: Mapping[str, str]) -> None:
@@ -121,7 +145,11 @@ def _check(new: New, hooks: Mapping[str, str]) -> None:
             raise Invalid(f"Suite {suite!r} has the scope {scope!r}.", f"Use one of {', '.join(select.SCOPES)}.")
     if new.hook and new.hook not in hooks:
         known = ", ".join(sorted(hooks)) or "none"
-        raise Invalid(f"There is no hook {new.hook!r}.", f"GROUNDSPEED_CAMPAIGN_HOOKS names them; there are: {known}.")
+        raise Invalid(
+            f"There is no hook {new.hook!r}.",
+            f"GROUNDSPEED_CAMPAIGN_HOOKS names them; there are: {known}. The command line must have it set "
+            "as the service has.",
+        )
 
 
 def _check_numbers(new: New) -> None:

@@ -78,7 +78,8 @@ def campaign(database: Database, name: str) -> w.CampaignPage:
         )
         parts = session.execute(query).tuples().all()
     report: dict[str, Any] = row.report
-    nodes = [_node(part, node, report) for part, node in parts]
+    going_on = row.state in {"running", "held"}
+    nodes = [_node(part, node, report, going_on=going_on) for part, node in parts]
     return w.CampaignPage(
         name=row.name,
         project=refs.project_ref(project),
@@ -113,10 +114,13 @@ def _basis(report: dict[str, Any]) -> str:
     if not report:
         return "nothing has been compared yet"
     counted = len(report["counted"])
-    return (
-        f"{counted} node{'s' if counted != 1 else ''} that count, {report['devices']} devices or groups of them, "
-        f"{len(report['metrics'])} metrics, {report['processes']} processes"
+    parts = (
+        (counted, "node that counts", "nodes that count"),
+        (report["devices"], "device or group of them", "devices or groups of them"),
+        (len(report["metrics"]), "metric", "metrics"),
+        (report["processes"], "process", "processes"),
     )
+    return ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts)
 
 
 def _rules(plan: dict[str, Any]) -> dict[str, str]:
@@ -136,7 +140,20 @@ def _rules(plan: dict[str, Any]) -> dict[str, str]:
     return found | {name: text.replace("each fabric", "pairs and rings of devices") for name, text in suites.items()}
 
 
-def _node(part: CampaignNode, name: str, report: dict[str, Any]) -> w.CampaignNodeRow:
+WAITS_FOR = {
+    "waiting": "waits for the node to be alive and fit",
+    "baseline": "waits for its results before the change",
+    "ready": "waits for its wave",
+    "draining": "waits for its running jobs to end",
+    "upgrading": "waits for its environment to change: for your tooling, or the hook",
+    "measuring": "waits for its results after the change",
+    "reverting": "waits for the environment of before",
+    "again": "waits for its results in the environment of before",
+}
+"""What a node that stands in a state waits for, as the table in docs/campaigns.md says."""
+
+
+def _node(part: CampaignNode, name: str, report: dict[str, Any], *, going_on: bool) -> w.CampaignNodeRow:
     changes = report.get("changes", {}).get(name, [])
     names = [metric["metric"] for metric in report.get("metrics", ())]
     found = [(value, metric) for value, metric in zip(changes, names, strict=False) if value is not None]
@@ -147,7 +164,7 @@ def _node(part: CampaignNode, name: str, report: dict[str, Any]) -> w.CampaignNo
         phase=phase_name(part.wave),
         state=part.state,
         since=part.state_at,
-        note=part.note,
+        note=part.note or (WAITS_FOR.get(part.state, "") if going_on else ""),
         lost=tuple(part.lost),
         other=tuple(part.other),
         reused=part.reused,

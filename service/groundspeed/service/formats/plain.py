@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from groundspeed.service.formats.asv import STATISTICS
 from groundspeed.service.formats.digests import digest
 from groundspeed.service.formats.records import Grid, Metric, Origin, Scalar, Where
+from groundspeed.service.formats.times import EARLIEST_S, LATEST_S, SCALES
 
 _COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{key}" for key in STATISTICS))
 _CI_A, _CI_B, _Q25, _Q75, _NUMBER, _REPEAT = STATISTICS
@@ -31,9 +32,6 @@ _KINDS = (*[float] * 5, int, int)
 _TIMES = {int, float, type(None)}
 _MOST = 2**31
 _NO_TIME = 1e20
-_SCALES = (1.0, 1e3, 1e6, 1e9)
-_EARLIEST_S, _LATEST_S = 0.0, 4102444800.0
-"""As :func:`parse_time` has them."""
 Floats = NDArray[np.float64]
 
 
@@ -211,9 +209,9 @@ def _texts(started: Sequence[Any]) -> list[str]:
     except OverflowError:  # an integer beyond all times
         numbers = np.array([v if v is not None and abs(v) < _NO_TIME else math.nan for v in started], np.float64)
     seconds = np.full(numbers.size, math.nan)
-    for scale in reversed(_SCALES):
+    for scale in reversed(SCALES):
         scaled = numbers / scale
-        seconds = np.where((scaled > _EARLIEST_S) & (scaled < _LATEST_S), scaled, seconds)
+        seconds = np.where((scaled > EARLIEST_S) & (scaled < LATEST_S), scaled, seconds)
     known = np.isfinite(seconds)
     part, whole = np.modf(np.where(known, seconds, 0.0))
     micros = whole.astype(np.int64) * 1_000_000 + np.rint(part * 1e6).astype(np.int64)

@@ -162,9 +162,9 @@ def loads(text: str, document: Document, first_line: int = 1) -> Any:
         document.refuse(f"has a number that cannot be read ({error}).", first_line)
 
 
-def of_bytes(name: str, data: bytes) -> Document:
-    """A document held in memory."""
-    return Document(name, lambda: io.BytesIO(data))
+def of_bytes(name: str, data: bytes, room: int = 0) -> Document:
+    """A document held in memory, which may unpack to ``room`` bytes (0: see :class:`Document`)."""
+    return Document(name, lambda: io.BytesIO(data), room)
 
 
 class Lines:

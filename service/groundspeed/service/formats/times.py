@@ -11,9 +11,11 @@ _FORMATS = (
     "%Y-%m-%dT%H-%M-%S", "%Y-%m-%d_T%H-%M-%S", "%Y-%m-%d_%H-%M-%S", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y-%H:%M:%S",
     "%Y-%m-%d", "%a %b %d %H:%M:%S %Y",
 )  # fmt: skip
-_EARLIEST_S = 0.0
-_LATEST_S = 4102444800.0
+EARLIEST_S = 0.0
+LATEST_S = 4102444800.0
 """2100-01-01: what lies beyond is no time of a measurement."""
+SCALES = (1.0, 1e3, 1e6, 1e9)
+"""Units of a second in which tools count: the first that gives a time of a measurement is it."""
 
 
 def parse_time(value: object) -> datetime | None:
@@ -43,9 +45,9 @@ def _from_formats(text: str) -> datetime | None:
 
 
 def _from_number(number: float) -> datetime | None:
-    for scale in (1.0, 1e3, 1e6, 1e9):
+    for scale in SCALES:
         seconds = number / scale
-        if _EARLIEST_S < seconds < _LATEST_S:
+        if EARLIEST_S < seconds < LATEST_S:
             return datetime.fromtimestamp(seconds, UTC)
     return None
 

@@ -5,7 +5,6 @@ It is acknowledged after its commit, with what detection is told, so that nothin
 
 from __future__ import annotations
 
-import io
 import random
 import re
 import tempfile
@@ -22,7 +21,7 @@ from sqlmodel import Session, col
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Project
 from groundspeed.service.errors import Invalid, NotFound
-from groundspeed.service.formats.source import UNPACK_ERRORS, Document
+from groundspeed.service.formats.source import UNPACK_ERRORS, Document, of_bytes
 from groundspeed.service.usecases import importing
 from groundspeed.service.usecases.columns import columns
 from groundspeed.service.usecases.import_order import NO_GRAPH
@@ -61,7 +60,7 @@ def receive(  # noqa: PLR0913 - one for each thing that is said
     importing.check_format(form)
     shown = re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".")[-100:] or "posted"
     options = Options(project, (), form, columns(mapping), commit, time)
-    document = Document(shown, lambda: io.BytesIO(body), MAX_UNPACKED_BYTES)
+    document = of_bytes(shown, body, MAX_UNPACKED_BYTES)
     if _is_long(document, body) or is_archive(shown):
         summary = _again(db, lambda: _as_history(db, shown, body, options, now))
     else:

@@ -52,6 +52,17 @@ def test_a_command_that_ends_by_itself_keeps_its_status(ended: BaseException, st
     assert edge.guarded(lambda: fails(ended)) == status
 
 
+def test_closed_streams_lead_nowhere(root: Path) -> None:
+    """Nothing that is opened later gets their numbers."""
+    code = (
+        "import os, sys; from groundspeed.cli.edge import guarded; "
+        "program = lambda: (print('x'), sys.stderr.write('y'), sys.stdin.read(), sys.exit(os.open('/dev/null', 0)))\n"
+        "os._exit(guarded(program))"
+    )
+    done = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code], check=False, cwd=root)
+    assert done.returncode >= 3
+
+
 def command(*arguments: str, data: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "groundspeed.cli", *arguments, "--data", str(data)],

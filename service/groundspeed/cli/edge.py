@@ -36,6 +36,7 @@ _EXTRAS = {
 
 def guarded(program: Callable[[], None]) -> int:
     """Run the program; returns its exit status. GROUNDSPEED_TRACEBACK=1 lets errors through, for developers."""
+    _open_what_is_closed()
     try:
         program()
     except SystemExit as done:
@@ -52,6 +53,19 @@ def guarded(program: Callable[[], None]) -> int:
         complain(explain(error))
         return FAILED
     return 0
+
+
+def _open_what_is_closed() -> None:
+    """Standard streams that the caller has closed lead nowhere: else the next file that is opened, as a database,
+    would have their number, and what is printed would end in it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def explain(error: Exception) -> str:

@@ -179,7 +179,8 @@ def test_a_refusal_is_final_and_so_is_the_last_try(world: World, posts: Posts) -
     refused = world.all(Notification)[0]
     [unanswered] = world.all(Notification, Notification.event == "test")
     assert (refused.state, refused.error) == ("failed", "answered 410: ")
-    assert (unanswered.state, unanswered.tries, unanswered.error) == ("failed", 8, "no answer: ConnectError")
+    assert (unanswered.state, unanswered.tries) == ("failed", 8)
+    assert unanswered.error.startswith("no answer: nobody can be reached at that address (ConnectError)")
 
 
 def test_a_redirection_is_not_followed(world: World, posts: Posts) -> None:

@@ -27,6 +27,15 @@ class NoAnswerError(Exception):
     """Nothing came back: the address cannot be, nobody is there, or it took too long."""
 
 
+def _words(error: Exception) -> str:
+    """What went wrong, without the address, which may hold a secret."""
+    if isinstance(error, httpx.ConnectError):
+        return "nobody can be reached at that address (ConnectError): does a server listen there, is the name right?"
+    if isinstance(error, httpx.TimeoutException):
+        return f"it took too long ({type(error).__name__})"
+    return type(error).__name__
+
+
 def post(address: str, body: bytes, headers: Mapping[str, str], limit_s: float) -> Answer:
     """What ``address`` answers; redirections are not followed. Raises :class:`NoAnswerError`."""
     last = time.monotonic() + limit_s
@@ -38,5 +47,5 @@ def post(address: str, body: bytes, headers: Mapping[str, str], limit_s: float) 
                 if len(text) >= _KEPT_BYTES or time.monotonic() > last:
                     break
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:  # a name that is none is a ValueError
-        raise NoAnswerError(type(error).__name__) from error
+        raise NoAnswerError(_words(error)) from error
     return Answer(reply.status_code, text[:_KEPT_BYTES].decode("utf-8", "replace"))

@@ -38,6 +38,7 @@ async def github(
     secrets = parts.settings.github_webhook_secrets
     if not is_authentic(body, signature, secrets):
         why = "is not one of GROUNDSPEED_GITHUB_WEBHOOK_SECRET" if secrets else "cannot be checked: no secret is set"
+        why = why if signature or not secrets else "is missing: the webhook has no secret"
         raise Unauthorized(f"The delivery's signature {why}.", "Give the webhook and the service the same secret.")
     if not _plain(event) or not _plain(delivery):
         raise Invalid("X-GitHub-Event and X-GitHub-Delivery must name the event and the delivery.", "Send both.")

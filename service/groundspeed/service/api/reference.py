@@ -29,7 +29,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "POST /api/v1/projects/{slug}/regressions/{regression_id}/merge": {"regressions": [15, 16]},
     "POST /api/v1/projects/{slug}/regressions/{regression_id}/split": {"changes": [31]},
     "POST /api/v1/projects/{slug}/regressions": {"regressions": [12, 15], "action": "assign", "assignee": "ada"},
-    "POST /api/v1/campaigns": {"name": "driver 580", "project": "tinygpt", "wanted": {"gpu.driver": "580.65"}},
+    "POST /api/v1/campaigns": {"name": "driver-580", "project": "tinygpt", "wanted": {"gpu.driver": "580.65"}},
     "POST /api/v1/events": {"title": "Moved to the new racks", "project": "tinygpt"},
     "POST /api/v1/campaigns/{name}/decide": {"action": "approve", "why": "the canary is faster"},
 }  # fmt: skip
@@ -58,6 +58,14 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
             yield f"{method.upper()} {path}", operation
 
 
+def _what(operation: dict[str, Any]) -> str:
+    """The summary; where that is only the function's name, how its description begins."""
+    summary: str = operation.get("summary", "")
+    named = str(operation.get("operationId", "")).startswith(summary.lower().replace(" ", "_"))
+    first = str(operation.get("description", "")).strip().split("\n\n")[0]
+    return " ".join(first.split()) if named and first else summary
+
+
 def page(app: FastAPI) -> v.ApiPage:
     """The description as a page."""
     rows = [
@@ -65,7 +73,7 @@ def page(app: FastAPI) -> v.ApiPage:
             method=key.partition(" ")[0],
             path=key.partition(" ")[2],
             tag=(operation.get("tags") or ["other"])[-1],
-            summary=operation.get("summary", ""),
+            summary=_what(operation),
             parameters=tuple(
                 v.ApiParameter(
                     name=one["name"],

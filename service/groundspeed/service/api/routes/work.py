@@ -28,6 +28,7 @@ def _within_job(parts: PartsDep, who: Principal, job_id: int) -> None:
 
 @router.post("/projects", status_code=201)
 def add_project(message: c.AddProject, parts: PartsDep, who: Operator, now: Now) -> c.ProjectAdded:
+    """Put a repository under watch."""
     new = projects.New(message.repo_url, message.branch, message.credential, message.watch)
     added = projects.add(parts.database, parts.mirrors, new, now, who.name)
     return c.ProjectAdded(id=added.id, slug=added.slug, branch=added.branch, created=added.created)
@@ -35,6 +36,7 @@ def add_project(message: c.AddProject, parts: PartsDep, who: Operator, now: Now)
 
 @router.post("/projects/{slug}/requests", status_code=201)
 def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: Now) -> c.RequestRef:
+    """Ask for commits to be measured."""
     who.require_project(slug)
     asked = requests.Asked("manual", message.range, message.suites, message.key, message.priority, message.every)
     ref = requests.create(parts.database, parts.mirrors, slug, asked, now, who.name)
@@ -43,6 +45,7 @@ def ask(slug: str, message: c.AskForWork, parts: PartsDep, who: Operator, now: N
 
 @router.post("/requests/{request_id}/cancel")
 def cancel_request(request_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    """Stop everything that is open of a request."""
     if who.projects:
         who.require_project(live.project_of_request(parts.database, request_id))
     count = requests.cancel(parts.database, request_id, now, actor=who.name)
@@ -51,6 +54,7 @@ def cancel_request(request_id: Id, parts: PartsDep, who: Operator, now: Now) -> 
 
 @router.post("/jobs/{job_id}/cancel")
 def cancel_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    """Stop a job that waits or runs."""
     _within_job(parts, who, job_id)
     jobs.cancel(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
@@ -58,6 +62,7 @@ def cancel_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
 
 @router.post("/jobs/{job_id}/retry")
 def retry_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    """Queue a job again that failed, was given up or was cancelled."""
     _within_job(parts, who, job_id)
     jobs.retry(parts.database, job_id, now, actor=who.name)
     return v1.Ack()
@@ -65,6 +70,7 @@ def retry_job(job_id: Id, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
 
 @router.post("/jobs/{job_id}/priority")
 def reprioritise(job_id: Id, message: c.Reprioritise, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    """Move a waiting job in the queue: 0 goes first, 99 last."""
     _within_job(parts, who, job_id)
     jobs.reprioritise(parts.database, job_id, message.priority, now, actor=who.name)
     return v1.Ack()
@@ -72,6 +78,7 @@ def reprioritise(job_id: Id, message: c.Reprioritise, parts: PartsDep, who: Oper
 
 @router.get("/jobs/{job_id}/outlook")
 def job_outlook(job_id: Id, parts: PartsDep, who: Viewer, now: Now) -> c.JobOutlook:
+    """When a waiting job is likely to be done."""
     _within_job(parts, who, job_id)
     found = outlook.of_job(parts.database, job_id, now, parts.settings.node_silent_s)
     return c.JobOutlook.model_validate(asdict(found))
@@ -79,12 +86,14 @@ def job_outlook(job_id: Id, parts: PartsDep, who: Viewer, now: Now) -> c.JobOutl
 
 @router.post("/nodes/{node}/state")
 def set_node_state(node: str, message: c.NodeState, parts: PartsDep, who: Operator, now: Now) -> v1.Ack:
+    """Drain a node, put it in quarantine or take it back."""
     nodes.set_state(parts.database, node, message.state, now, actor=who.name, reason=message.reason)
     return v1.Ack()
 
 
 @router.get("/attempts/{attempt_id}/artefacts/{sha256}")
 def get_artefact(attempt_id: str, sha256: str, parts: PartsDep, who: Viewer) -> FileResponse:
+    """A file that a benchmark left with its result."""
     if who.projects:
         who.require_project(live.project_of_attempt(parts.database, attempt_id))
     settings = parts.settings

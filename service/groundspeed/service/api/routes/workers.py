@@ -18,6 +18,7 @@ router = APIRouter(prefix="/api/v1", tags=["workers"])
 
 @router.post("/workers/register")
 def register(message: v1.RegisterRequest, parts: PartsDep, who: Worker, now: Now) -> v1.RegisterReply:
+    """A worker says who it is, what it runs on and what it can measure."""
     who.require_node(message.node)
     return nodes.register(parts.database, message, now, parts.settings.heartbeat_s)
 
@@ -26,18 +27,21 @@ def register(message: v1.RegisterRequest, parts: PartsDep, who: Worker, now: Now
 async def node_heartbeat(
     node: str, message: v1.NodeHeartbeat, scheduling: SchedulingDep, who: Worker
 ) -> v1.NodeHeartbeatReply:
+    """A worker's sign of life while it has no attempt."""
     who.require_node(node)
     return await scheduling.nodes.ask(signs.NodeBeat(node, message))
 
 
 @router.post("/jobs/{job_id}/claim")
 async def claim(job_id: Id, message: v1.ClaimRequest, scheduling: SchedulingDep, who: Worker) -> v1.ClaimReply:
+    """A worker takes the job that it was told of."""
     who.require_node(message.node)
     return await scheduling.claims.ask(claims.Ask(message, job_id))
 
 
 @router.post("/workers/{node}/next")
 async def claim_next(node: str, message: v1.ClaimRequest, scheduling: SchedulingDep, who: Worker) -> v1.ClaimReply:
+    """A worker asks for work that no message announced."""
     who.require_node(node)
     who.require_node(message.node)
     return await scheduling.claims.ask(claims.Ask(message))
@@ -47,18 +51,21 @@ async def claim_next(node: str, message: v1.ClaimRequest, scheduling: Scheduling
 async def heartbeat(
     attempt_id: str, message: v1.AttemptHeartbeat, parts: PartsDep, scheduling: SchedulingDep, who: Worker
 ) -> v1.AttemptHeartbeatReply:
+    """A worker's sign of life for an attempt; the answer may stop it."""
     await _own(parts, attempt_id, who)
     return await scheduling.beats.ask(signs.Beat(attempt_id, message))
 
 
 @router.post("/attempts/{attempt_id}/log")
 def log(attempt_id: str, message: v1.LogBatch, parts: PartsDep, who: Worker) -> v1.Ack:
+    """Lines of an attempt's log."""
     leases.check_owner(parts.database, attempt_id, who.node)
     return logs.append(parts.database, attempt_id, message, parts.settings.max_log_lines)
 
 
 @router.post("/attempts/{attempt_id}/runs", response_model=v1.RunAck)
 def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, now: Now) -> Response:
+    """Results of an attempt's processes."""
     leases.check_owner(parts.database, attempt_id, who.node)
     answer = ingest.ingest_runs(parts.database, attempt_id, message, now)
     if any(run.artefacts for run in message.runs):
@@ -69,6 +76,7 @@ def runs(attempt_id: str, message: v1.RunBatch, parts: PartsDep, who: Worker, no
 
 @router.post("/attempts/{attempt_id}/next-pair")
 def next_pair(attempt_id: str, message: v1.NextPairRequest, parts: PartsDep, who: Worker, now: Now) -> v1.NextPairReply:
+    """Whether a comparison of two sides goes on after what was measured."""
     leases.check_owner(parts.database, attempt_id, who.node)
     return gate.next_pair(parts.database, attempt_id, message, now)
 
@@ -77,6 +85,7 @@ def next_pair(attempt_id: str, message: v1.NextPairRequest, parts: PartsDep, who
 async def finish(
     attempt_id: str, message: v1.FinishRequest, parts: PartsDep, scheduling: SchedulingDep, who: Worker, now: Now
 ) -> v1.Ack:
+    """A worker ends its attempt."""
     await _own(parts, attempt_id, who)
     ended = await scheduling.ends.ask(ends.End(attempt_id, message))
     if ended.compares:
@@ -88,6 +97,7 @@ async def finish(
 async def put_artefact(
     attempt_id: str, sha256: str, request: Request, parts: PartsDep, who: Worker, now: Now
 ) -> v1.Ack:
+    """A worker leaves a file of an attempt."""
     leases.check_owner(parts.database, attempt_id, who.node)
     store = _store(parts)
     if not _is_digest(sha256):

@@ -193,7 +193,9 @@ def _of_row(row: CompareRow) -> Shown:
 
 
 def _name(benchmark: str, metric: str, params: Any) -> str:
-    inside = ", ".join(f"{name}={value}" for name, value in params.items())
+    from groundspeed.service.usecases import written
+
+    inside = written.params(params)
     return f"{benchmark}{f' ({inside})' if inside else ''}: {metric}"
 
 

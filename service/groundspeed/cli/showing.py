@@ -88,7 +88,9 @@ def history(
 
 def label(series: SeriesRef) -> str:
     """A series as people name it: suite/metric (parameters)."""
-    inside = ", ".join(f"{name}={value}" for name, value in series.params.items())
+    from groundspeed.service.usecases import written
+
+    inside = written.params(series.params)
     return f"{series.suite}/{series.metric}{f' ({inside})' if inside else ''}"
 
 

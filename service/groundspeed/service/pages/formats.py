@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from groundspeed.service.usecases import written
 from groundspeed.service.usecases.views.conditions import leaves
 from groundspeed.service.wire import views as v
 
@@ -83,15 +84,6 @@ def verdict_class(effect: v.Effect | None, direction: int) -> str:
     return "better" if (effect.ratio > 1) == (direction > 0) else "worse"
 
 
-def params(values: Mapping[str, Any]) -> str:
-    """Parameters as they are written: batch_size=8, precision=fp32."""
-    return ", ".join(f"{name}={_value(value)}" for name, value in values.items())
-
-
-def _value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 _NAMES = {
     "half width": "95 % interval of the median", "steady": "steady state was reached", "turn s": "turn in the lease",
     "overhead share": "not spent measuring", "preempted share": "samples that were preempted",
@@ -127,7 +119,7 @@ def _condition(name: str, value: Any) -> str:
         ends = [figure(value[end], unit) for end in ("min", "max") if end in value]
         return figure(value.get("median"), unit) + (f" ({' to '.join(ends)})" if len(set(ends)) > 1 else "")
     if isinstance(value, (list, tuple)):
-        return ", ".join(_value(one) for one in value)
+        return ", ".join(written.value(one) for one in value)
     return figure(value, unit)
 
 
@@ -135,7 +127,7 @@ def figure(value: Any, unit: str) -> str:
     """A number in its unit, or whatever else it is as text."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return quantity(float(value), unit) if unit else f"{value:.4g}"
-    return "–" if value is None else _value(value)
+    return "–" if value is None else written.value(value)
 
 
 def short(sha: str) -> str:

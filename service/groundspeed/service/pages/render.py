@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from groundspeed.service.pages import formats, packed, small, svg
 from groundspeed.service.pages.assets import Assets, web_root
+from groundspeed.service.usecases import written
 from groundspeed.service.wire.views import Graph, View
 
 THEMES = ("auto", "light", "dark")
@@ -45,7 +46,7 @@ def environment() -> Environment:
         percent=formats.percent,
         share=formats.share,
         interval=formats.interval,
-        params=formats.params,
+        params=written.params,
         conditions=formats.conditions,
         short=formats.short,
         stamp=formats.stamp,

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from groundspeed.service.pages.formats import digits, params, scale_of
+from groundspeed.service.pages.formats import digits, scale_of
 from groundspeed.service.pages.svg import Scale, markup, number, ticks
+from groundspeed.service.usecases import written
 from groundspeed.service.wire import views as v
 
 
 def series_name(series: v.SeriesRef, hardware: bool = True) -> Markup:
     """A series by its parts. Made here and not by a template: some pages have thousands."""
-    more = f' <span class="params">{escape(params(series.params))}</span>' if series.params else ""
+    more = f' <span class="params">{escape(written.params(series.params))}</span>' if series.params else ""
     if hardware and series.hardware:
         more += f' <span class="hardware">{escape(series.hardware)}</span>'
     name = f'<b>{escape(series.suite)}</b> <span class="metric">{escape(series.metric)}</span>'

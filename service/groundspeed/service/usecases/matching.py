@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from groundspeed.service.usecases import written
+
 _KNOWN = frozenset(
     {"pool", "plugins", "devices", "gpu_model", "gpu_count", "memory_bytes", "topology", "sandbox", "node", "nodes"}
 )
@@ -85,11 +87,7 @@ def _hardware(requirements: Mapping[str, Any], offer: Offer) -> list[str]:
 def _labels(requirements: Mapping[str, Any], offer: Offer) -> list[str]:
     found = []
     for name, wanted in requirements.items():
-        if name not in _KNOWN and offer.labels.get(name) != _text(wanted):
+        if name not in _KNOWN and offer.labels.get(name) != written.value(wanted):
             has = f"label {name}={offer.labels[name]}" if name in offer.labels else f"no label {name}"
-            found.append(f"has {has}, not {_text(wanted)}")
+            found.append(f"has {has}, not {written.value(wanted)}")
     return found
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from groundspeed.service.api.routes.loaders import Db, Position, load_compare, series_ids, small_id
 from groundspeed.service.api.routes.reach import project_of_path
+from groundspeed.service.usecases import written
 from groundspeed.service.usecases.views import graph, samples
 from groundspeed.service.wire import views as v
 
@@ -40,7 +41,7 @@ def _point_rows(shown: v.Graph) -> Iterable[Sequence[Any]]:
     r = shown.revisions
     for one in shown.series:
         s, p = one.series, one.points
-        named = ", ".join(f"{name}={value}" for name, value in s.params.items())
+        named = written.params(s.params)
         for i, at in enumerate(p.revision):
             yield (
                 s.id, s.suite, s.metric, s.unit, named, s.hardware, r.sha[at], r.position[at], r.at[at], r.author[at],
@@ -59,7 +60,7 @@ def compare_csv(slug: str, compared: Annotated[v.Compare, Depends(load_compare)]
     rows = (
         (
             row.series.id, row.series.suite, row.series.metric, row.series.unit,
-            ", ".join(f"{name}={value}" for name, value in row.series.params.items()), row.series.hardware, row.base,
+            written.params(row.series.params), row.series.hardware, row.base,
             row.head, row.effect.ratio, row.effect.low, row.effect.high, row.answer, row.mde, row.base_count,
             row.head_count,
         )

@@ -13,6 +13,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads, reads_series
 from groundspeed.service.db.engine import Database
+from groundspeed.service.usecases import written
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.usecases.views.history import Floats, Ints, short
 from groundspeed.service.wire import views as v
@@ -67,12 +68,7 @@ def grid(db: Database, slug: str, query: GridQuery, echo: dict[str, str] | None 
 def facet_values(row: Any) -> dict[str, str]:
     """What a series can be chosen by."""
     out = {"suite": row.suite, "metric": row.metric, "hardware": row.hardware}
-    return out | {name: text(value) for name, value in row.params.items()} if row.params else out
-
-
-def text(value: Any) -> str:
-    """A parameter's value as it is written."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return out | {name: written.value(value) for name, value in row.params.items()} if row.params else out
 
 
 def _matches(row: Any, query: GridQuery) -> bool:

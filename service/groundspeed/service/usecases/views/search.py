@@ -6,7 +6,7 @@ from sqlmodel import Session
 
 from groundspeed.service.db import reads_search
 from groundspeed.service.db.engine import Database
-from groundspeed.service.usecases.views.grid import text as value_text
+from groundspeed.service.usecases import written
 from groundspeed.service.wire import views as v
 
 EACH = 8
@@ -47,7 +47,7 @@ def _revisions(session: Session, whole: str, words: list[str]) -> list[v.Hit]:
 def _series(session: Session, words: list[str]) -> list[v.Hit]:
     out = []
     for row, slug in reads_search.series(session, words, EACH):
-        params = ", ".join(f"{name}={value_text(value)}" for name, value in row.params.items())
+        params = written.params(row.params)
         out.append(
             v.Hit(
                 kind="series",

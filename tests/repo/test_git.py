@@ -22,5 +22,8 @@ def test_git_runs_beside_and_ends_with_whoever_waits(tmp_path: Path) -> None:
         said()
     with pytest.raises(Unavailable, match="no folder"), started("log", cwd=tmp_path / "none", timeout_s=60.0):
         pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="cannot be run in"), started("log", cwd=tmp_path / "file", timeout_s=60.0):
+        pass
     with started("cat-file", "--batch", "--batch-all-objects", cwd=tmp_path / "repo", timeout_s=60.0):
         pass  # nobody asks for what it says

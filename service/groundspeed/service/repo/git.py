@@ -99,6 +99,8 @@ def _told(arguments: Sequence[str], cwd: Path | None, timeout_s: float) -> Itera
         if cwd is not None and not cwd.is_dir():
             raise Unavailable(f"There is no folder {cwd}.", "Name one that is there.") from None
         raise Unavailable("git is not installed.", "Install git (2.25 or later) and start again.") from None
+    except (PermissionError, NotADirectoryError) as error:
+        raise Unavailable(f"git cannot be run in {cwd}: {error.strerror}.", "May this user go there?") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(
             f"git {arguments[0]} took longer than {timeout_s:.0f} s.",

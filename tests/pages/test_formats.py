@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groundspeed.service.pages import formats, svg
+from groundspeed.service.usecases import written
 from groundspeed.service.usecases.views.history import thin
 
 
@@ -65,3 +66,8 @@ def test_thinning_keeps_extremes_ends_and_changes() -> None:
 )
 def test_an_axis_has_marks_whatever_its_values(low: float, high: float, found: list[float]) -> None:
     assert svg.ticks(low, high) == pytest.approx(found)
+
+
+def test_parameters_are_written_as_configurations_write_them() -> None:
+    assert written.params({"compile": True, "batch": 8, "precision": "bf16"}) == "compile=true, batch=8, precision=bf16"
+    assert written.params({}) == ""

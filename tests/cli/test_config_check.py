@@ -1,4 +1,4 @@
-"""``groundspeed config check`` says every mistake on a line of its own, wrong plugins and parameters among them."""
+"""What a suite may say: ``config check`` names every mistake on a line of its own, ``plugins NAME`` tells what there is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from groundspeed.cli import main
-from groundspeed.service.errors import ConfigError
+from groundspeed.service.errors import ConfigError, NotFound
 
 TEXT = """[project]
 name = "mine"
@@ -55,3 +55,13 @@ def test_a_plugin_of_ones_own_is_no_mistake_and_said(tmp_path: Path, capsys: pyt
     told = capsys.readouterr()
     assert "is good: 2 suites" in told.out
     assert "'acme-thing' is neither built in nor installed here" in told.err
+
+
+def test_a_plugin_is_told_with_its_parameters_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+    main.plugins("inference")
+    told = capsys.readouterr().out
+    assert "passed to the factory when it takes batch_size" in told
+    assert "latency_p50" in told
+    with pytest.raises(NotFound, match="'infernce'") as refused:
+        main.plugins("infernce")
+    assert "Did you mean 'inference'" in refused.value.advice

@@ -7,12 +7,16 @@ import io
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from groundspeed.cli import context, edge
 from groundspeed.cli.output import console, counted, show_json, table
+
+if TYPE_CHECKING:
+    from groundspeed.plugins.registry import CatalogueEntry
+    from groundspeed.plugins.spi import Param
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -140,11 +144,25 @@ def findings(
 
 
 @app.command()
-def plugins(json: context.JsonOption = False) -> None:
+def plugins(
+    name: Annotated[str | None, typer.Argument(help="Only this one, with what each parameter and metric is.")] = None,
+    json: context.JsonOption = False,
+) -> None:
     """What this machine can measure: every plugin with its version, parameters and metrics; broken ones with why."""
     from groundspeed.plugins.registry import load_catalogue
 
     entries = load_catalogue()
+    if name is not None:
+        from groundspeed.service.config.checks import near
+        from groundspeed.service.errors import NotFound
+
+        known = [entry.name for entry in entries]
+        entries = tuple(entry for entry in entries if entry.name == name)
+        if not entries:
+            raise NotFound(f"No plugin {name!r} is installed here.", near(name, known))
+        if not json:
+            _plugin(entries[0])
+            return
     if json:
         show_json([asdict(entry) for entry in entries])
         return
@@ -159,6 +177,27 @@ def plugins(json: context.JsonOption = False) -> None:
         for entry in entries
     ]
     console().print(table(("plugin", "version", "parameters", "metrics", "from"), rows))
+
+
+def _plugin(entry: CatalogueEntry) -> None:
+    from rich.markup import escape
+
+    out = console()
+    out.print(f"{entry.name} {entry.version} ({entry.distribution}): {entry.error or entry.description}", markup=False)
+    rows = [(p.name, p.type, escape(_default(p)), escape(p.description)) for p in entry.params]
+    if rows:
+        out.print(table(("parameter", "type", "default", "what it is"), rows))
+    better = {-1: "lower", 1: "higher", 0: ""}
+    shown = [(m.name, m.unit, better[int(m.direction)], escape(m.description)) for m in entry.metrics]
+    if shown:
+        out.print(table(("metric", "unit", "better", "what it is"), shown))
+
+
+def _default(param: Param) -> str:
+    if param.choices:
+        rest = ", ".join(str(choice) for choice in param.choices if choice != param.default)
+        return f"{param.default}; or {rest}" if param.default is not None else f"one of {rest}"
+    return "" if param.default is None else str(param.default)
 
 
 @project_app.command("add")

@@ -162,7 +162,7 @@ def test_each_trouble_is_reported_by_name_and_the_second_wave_is_not_touched(mac
         "/campaigns",
         {
             "name": "driver-580", "project": "rack", "wanted": {"gpu.driver": "580"}, "canary": 2, "waves": [0.6, 1.0],
-            "replicates": 5, "hook": "reboot", "return_s": 30, "max_lost": 1,
+            "replicates": 3, "hook": "reboot", "return_s": 30, "max_lost": 1,
         },
     )  # fmt: skip
     assert made["waves"] == [NAMES[:2], NAMES[2:8], NAMES[8:]]

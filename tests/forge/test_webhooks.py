@@ -18,7 +18,7 @@ from groundspeed.service.db import forge_tables as f
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.tables import Project
 from groundspeed.service.forge.events import read_event
-from groundspeed.service.usecases.pulls import deliveries
+from groundspeed.service.usecases.pulls import deliveries, standing
 from web_server import app, serve
 from world import NOW
 
@@ -140,6 +140,8 @@ def test_signed_nonsense_is_kept_with_its_reason_and_breaks_nothing(quick: Recei
     (row,) = quick.work()
     assert row.state in {"malformed", "ignored"}
     assert row.reason
+    told = standing.standing(quick.db).unread
+    assert told == ((f"delivery {row.guid} ({row.event}): {row.reason}",) if row.state == "malformed" else ())
 
 
 @pytest.mark.data

@@ -114,6 +114,8 @@ def check(data: context.DataOption = None, json: context.JsonOption = False) -> 
             out.print(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.words}")
         counts = ", ".join(f"{n} {state}" for state, n in sorted(known.deliveries.items())) or "none yet"
         out.print(f"Deliveries: {counts}.")
+        for said in (*known.unread, *(f"GitHub refused: {why}" for why in known.refused)):
+            out.print(said, markup=False)
     if not all(finding.ok for finding in found):
         raise typer.Exit(1)
 

@@ -32,6 +32,8 @@ class Standing:
     ignored: dict[str, int]
     actions: dict[str, int]
     refused: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    """The newest deliveries that could not be used, with why."""
 
 
 def standing(database: Database) -> Standing:
@@ -56,10 +58,17 @@ def standing(database: Database) -> Standing:
             .order_by(col(ForgeAction.id).desc())
             .limit(5)
         )
+        unread = (
+            select(col(Delivery.guid), col(Delivery.event), col(Delivery.reason))
+            .where(col(Delivery.state).in_(("malformed", "failed")))
+            .order_by(col(Delivery.id).desc())
+            .limit(3)
+        )
         return Standing(
             linked,
             dict(session.execute(deliveries).tuples().all()),
             dict(session.execute(ignored).tuples().all()),
             dict(session.execute(actions).tuples().all()),
             tuple(dict.fromkeys(session.scalars(refused))),
+            tuple(f"delivery {guid} ({event}): {why}" for guid, event, why in session.execute(unread).tuples()),
         )

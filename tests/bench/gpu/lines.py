@@ -132,8 +132,9 @@ def gemm(bench):
     apart(bench, "gemm_by_hand", bench.file("gemm"))
     rows = bench.reports("gemm")
     return {"gemm beside a loop by hand": [
-        {"precision": row["precision"], "largest_effect": max(map(abs, row["ours_over_hand_minus_1"])),
-         "hand_s": row["hand_s"]} for row in rows]}  # fmt: skip
+        {"precision": row["precision"], "effect": row["ours_over_hand_minus_1"][0],
+         "half_width": row["ours_over_hand_minus_1"][1], "waiting_effect": row["waiting_over_hand_minus_1"][0],
+         "hand_over_hand_effect": row["hand_over_hand_minus_1"][0][0], "hand_s": row["hand_s"]} for row in rows]}  # fmt: skip
 
 
 def apart(bench, module, *arguments):

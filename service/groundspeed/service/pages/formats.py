@@ -110,7 +110,7 @@ def _condition(name: str, value: Any) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if name == "half width":
             return share(value)
-        if name.endswith(" share"):
+        if name.endswith(" share") or " clock events " in name:  # of the samples, of the readings
             return f"{digits(value * 100, 2)}{THIN}%"
     unit = _WORDS.get(name.rpartition(" ")[2], "")
     if isinstance(value, Mapping) and "unavailable" in value:

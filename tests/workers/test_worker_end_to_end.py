@@ -354,13 +354,13 @@ def test_a_draining_node_takes_no_job(service: Any, repo: Any, make_job: Any, st
 
 
 def test_a_worker_of_another_protocol_is_told_and_takes_no_job(service: Any, repo: Any, make_job: Any, start_worker: Any, acme: str, acme_bench: Any) -> None:  # fmt: skip
-    """It stays, says why, and can be stopped."""
+    """It stays, says why, and can be stopped from a keyboard."""
     service.accepts_protocol = 99
     service.add(make_job(repo, repo.commit({"bench.py": BENCH}), benchmarks=[acme_bench("fine")]))
     worker = start_worker(PYTHONPATH=acme)
     service.wait(lambda: f"speaks protocol {v1.PROTOCOL}" in worker.text)
     assert service.state[1] == "queued"
-    assert worker.stop() == 0
+    assert worker.stop(signal.SIGINT) == 0
 
 
 def test_two_workers_in_one_folder_is_an_error(service: Any, start_worker: Any, acme: str, tmp_path: Path) -> None:  # fmt: skip

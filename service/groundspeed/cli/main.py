@@ -57,8 +57,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal's encoding cannot say is written as its number
             stream.reconfigure(errors="backslashreplace")
+    sys.exit(edge.guarded(_run))
+
+
+def _run() -> None:
     _register()
-    sys.exit(edge.guarded(lambda: app(standalone_mode=True)))
+    app(standalone_mode=True)
 
 
 def _register() -> None:

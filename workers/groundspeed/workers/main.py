@@ -127,8 +127,10 @@ def _node(settings: WorkerSettings) -> Iterator[WorkerNode]:
 def _serve(settings: WorkerSettings, node: WorkerNode) -> int:
     app = configure(settings)
     tasks.bind(node)
+    asked = threading.Event()
 
     def on_shutdown(**_: Any) -> None:
+        asked.set()
         logger.info("stopping: running jobs are given back")
         node.shutdown()
 
@@ -149,7 +151,7 @@ def _serve(settings: WorkerSettings, node: WorkerNode) -> int:
     )
     with suppress(SystemExit):  # how Celery ends a worker
         worker.start()
-    if worker.exitcode:
+    if worker.exitcode and not asked.is_set():  # Ctrl-C too ends with a status, and is to end the worker
         logger.error("the broker went away at a bad moment: the worker begins again")
         return GAVE_UP
     logger.info("stopped")

@@ -67,9 +67,9 @@ def test_processes_without_a_usable_number_do_not_count(row):
     assert v.pairs == 6
     assert v.answer == "regressed"
     assert "1 of 7 pairs" in v.reason
-    for unusable in (compare([row] * 5, [row] * 5), compare([row] * 5, head), compare(base, [row] * 5)):
+    for unusable in (compare([row] * 5, head), compare(base, [row] * 5), compare([row] * 5, [[-1.0]] * 5)):
         assert unusable.answer == "never-compared"
-        assert "gave a positive number" in unusable.reason
+        assert "gave a positive number" in unusable.reason or "is 0 in every process" in unusable.reason
 
 
 @settings(max_examples=80, deadline=None)
@@ -149,6 +149,21 @@ def test_clear_effects_need_few_pairs_and_hopeless_noise_does_not_spend_the_budg
     verdict, pairs = decide(lambda r, n: 0.3 * r.normal(size=n), 0.0, config, r)
     assert verdict.answer == "inconclusive"
     assert pairs < 20
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_what_never_happens_on_either_side_is_unchanged(pairs):
+    """Counts of zero are equal; zero beside three has no per cent, and the reason names the three."""
+    config = GateConfig(paired=pairs, threshold=0.01)
+    none, three = [[0.0, 0.0]] * 5, [[3.0]] * 5
+    same = compare(none, none, config)
+    assert (same.answer, same.effect, same.low, same.high, same.pairs) == ("unchanged", 0.0, 0.0, 0.0, 5)
+    assert same.reason.startswith("0 in every process of both sides")
+    for base, head in ((none, three), (three, none)):
+        verdict = compare(base, head, config)
+        assert verdict.answer == "never-compared"
+        assert "is 0 in every process" in verdict.reason
+        assert "median of 3;" in verdict.reason
 
 
 def test_known_noise_keeps_lucky_pairs_from_deciding():

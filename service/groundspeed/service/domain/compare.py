@@ -83,19 +83,28 @@ def process_medians(samples: Samples) -> Floats:
 
 
 def compare(base: Samples, head: Samples, config: GateConfig | None = None) -> Verdict:
-    """Compare two sides, each a sequence of processes, each a sequence of samples (same unit)."""
+    """Compare two sides, each a sequence of processes, each a sequence of samples (same unit).
+
+    Sides that are zero throughout are equal; zero beside anything else is never compared, and the reason names both.
+    """
     config = config or GateConfig()
     if not base or not head:
         side = "either side" if not base and not head else "the base" if not base else "the head"
         return never_compared(f"no process ran for {side}")
-    empty = [name for name, side in (("base", base), ("head", head)) if not _usable(process_medians(side)).any()]
+    b, h = process_medians(base), process_medians(head)
+    zeros = _nothing_but_zeros(b) and _nothing_but_zeros(h)
+    if zeros:
+        b, h = b + 1.0, h + 1.0
+    empty = [name for name, side in (("base", b), ("head", h)) if not _usable(side).any()]
     if empty:
-        return never_compared(f"no process of the {' and of the '.join(empty)} gave a positive number")
-    interval, pairs, words = _interval(base, head, config)
+        return never_compared(
+            _why_none(b, h) or f"no process of the {' and of the '.join(empty)} gave a positive number"
+        )
+    interval, pairs, words = _interval(b, h, config)
     if interval is None:
         return Verdict("inconclusive", math.nan, math.nan, math.nan, math.nan, pairs, 1.0, "none", words)
     answer, reason = _answer(interval, pairs, config)
-    reason = " ".join(r for r in (words, reason) if r)
+    reason = " ".join(r for r in ("0 in every process of both sides." if zeros else "", words, reason) if r)
     return Verdict(
         answer,
         relative(interval.centre),
@@ -116,8 +125,7 @@ def never_compared(reason: str) -> Verdict:
     return Verdict("never-compared", nan, nan, nan, nan, 0, 1.0, "none", reason)
 
 
-def _interval(base: Samples, head: Samples, config: GateConfig) -> tuple[Interval | None, int, str]:
-    b, h = process_medians(base), process_medians(head)
+def _interval(b: Floats, h: Floats, config: GateConfig) -> tuple[Interval | None, int, str]:
     least = 0.5 * (config.noise_sd or 0.0)
     if config.paired:
         n = min(b.size, h.size)
@@ -132,6 +140,23 @@ def _interval(base: Samples, head: Samples, config: GateConfig) -> tuple[Interva
     if min(b.size, h.size) < 2:
         return None, int(min(b.size, h.size)), "Fewer than two usable processes on a side."
     return unpaired(np.log(b), np.log(h), config.level, least), int(min(b.size, h.size)), ""
+
+
+def _nothing_but_zeros(medians: Floats) -> bool:
+    """A count of what never happened (leaks, recompilations, waits): equal on both sides though it has no logarithm."""
+    finite = medians[np.isfinite(medians)]
+    return bool(finite.size) and not finite.any()
+
+
+def _why_none(base: Floats, head: Floats) -> str:
+    """Words for a side that is zero throughout beside one that isn't; "" for anything else."""
+    for name, zero, other, side in (("base", base, "head", head), ("head", head, "base", base)):
+        if _nothing_but_zeros(zero) and _usable(side).any():
+            return (
+                f"the {name} is 0 in every process and the {other} has a median of {median(side[_usable(side)]):.6g}; "
+                "a difference from 0 has no per cent"
+            )
+    return ""
 
 
 def _usable(values: Floats) -> NDArray[np.bool_]:
@@ -182,7 +207,7 @@ def next_step(base: Samples, head: Samples, config: GateConfig | None = None) ->
 
 
 def _hopeless(base: Samples, head: Samples, config: GateConfig) -> bool:
-    interval, pairs, _ = _interval(base, head, config)
+    interval, pairs, _ = _interval(process_medians(base), process_medians(head), config)
     if interval is None or pairs < config.min_pairs:
         return False
     sd = interval.error * math.sqrt(pairs)

@@ -20,7 +20,6 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-API_VERSION = 1
 ENTRY_POINT_GROUP = "groundspeed.benchmarks"
 
 ParamValue = int | float | str | bool

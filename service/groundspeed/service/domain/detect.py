@@ -166,4 +166,4 @@ def _drift(stretch: Stretch, seen: Examination) -> Drift | None:
         return None
     total = relative(found.slope * (stretch.size - 1))
     x0, x1 = int(stretch.x[0]), int(stretch.x[-1])
-    return Drift(relative(found.slope), total, x0, x1, abs(found.slope_strength))
+    return Drift(total, x0, x1, abs(found.slope_strength))

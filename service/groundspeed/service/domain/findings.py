@@ -62,9 +62,8 @@ class EnvironmentEffect:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Slow change that is not a step: relative change per point and over the points it was seen on."""
+    """Slow change that is not a step: relative change over the points it was seen on."""
 
-    per_point: float
     total: float
     x_first: int
     x_last: int

@@ -11,8 +11,8 @@ from sqlmodel import col
 from groundspeed.service.db import tables as t
 from groundspeed.service.db.engine import Database
 from groundspeed.service.usecases.analyse import analyse_dirty
-from groundspeed.service.usecases.analysis_rows import FOLLOW_UP
 from groundspeed.service.usecases.followup import plan_followups, plan_for_slug, waiting
+from groundspeed.service.usecases.topics import FOLLOW_UP
 from world import NOW, World
 
 LATER = NOW + timedelta(hours=1)

@@ -18,11 +18,10 @@ from groundspeed.service.domain import findings as domain
 from groundspeed.service.domain.detect import DETECTOR_VERSION, Detection
 from groundspeed.service.domain.identity import Known, match
 from groundspeed.service.domain.state import as_row
-from groundspeed.service.usecases import foretold, outbox
+from groundspeed.service.usecases import foretold, outbox, topics
 from groundspeed.service.usecases.locking import hold_project
 from groundspeed.service.usecases.series import LoadedSeries
 
-FOLLOW_UP = "groundspeed.control.followup"
 _ROWS = select(ChangePoint).where(col(ChangePoint.series_id) == bindparam("series"))
 _COMMITS = select(col(Revision.position), col(Revision.id)).where(
     col(Revision.project_id) == bindparam("project"), one_of(col(Revision.position), among("places"))
@@ -245,6 +244,6 @@ def _finite(value: float) -> float | None:
 
 def ask_for_more(session: Session, project_id: int) -> None:
     """Something is open: have it planned what would settle it, unless that is asked for already."""
-    waiting = select(col(Outbox.payload)).where(col(Outbox.topic) == FOLLOW_UP, col(Outbox.sent_at).is_(None))
+    waiting = select(col(Outbox.payload)).where(col(Outbox.topic) == topics.FOLLOW_UP, col(Outbox.sent_at).is_(None))
     if not any(payload.get("project_id") == project_id for payload in session.scalars(waiting)):
-        outbox.enqueue(session, FOLLOW_UP, {"project_id": project_id})
+        outbox.enqueue(session, topics.FOLLOW_UP, {"project_id": project_id})

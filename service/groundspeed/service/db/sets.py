@@ -74,7 +74,7 @@ def _with_array(element: one_of, compiler: Any, **options: Any) -> str:
     return f"{column} = ANY ({values})"
 
 
-def update_rows(
+def update_where(
     session: Session, table: type[SQLModel], columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]], where: str
 ) -> list[Any]:
     """Set ``columns`` of the rows whose ``id`` comes first in each of ``rows``, where the condition holds; returns the

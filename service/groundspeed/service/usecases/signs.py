@@ -12,7 +12,7 @@ from sqlmodel import Session, col
 
 from groundspeed.service.db.engine import Database
 from groundspeed.service.db.identities import core
-from groundspeed.service.db.sets import among, one_of, update_rows
+from groundspeed.service.db.sets import among, one_of, update_where
 from groundspeed.service.db.tables import RUNS, Attempt, Environment, Node
 from groundspeed.service.usecases import expiry, gangs, nodes
 from groundspeed.service.usecases.locking import held
@@ -59,7 +59,7 @@ def of_attempts(
     latest = {beat.attempt_id: beat.message for beat in beats}
     rows = [(id_, m.phase, m.message, m.done, m.total, now, until) for id_, m in sorted(latest.items())]
     with database.transaction() as session:
-        renewed = set(update_rows(session, Attempt, _RENEWED, rows, where="state = 'running'"))
+        renewed = set(update_where(session, Attempt, _RENEWED, rows, where="state = 'running'"))
         ready = [beat.attempt_id for beat in beats if beat.message.phase == gangs.READY]
         together = {id_: gangs.together(session, id_) for id_ in ready}
         lost = [beat.attempt_id for beat in beats if beat.attempt_id not in renewed]

@@ -22,7 +22,7 @@ MACHINE = "groundspeed"
 """The actor of what detection does by itself."""
 
 PEOPLE = ("new", "acknowledged", "in-progress", "accepted", "false-alarm", "fixed")
-"""States that a person may choose; from any of them and from ``recovered`` to any other of them."""
+"""States that a person may choose, where ``TRANSITIONS`` lets them follow the one that a regression is in."""
 
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     "new": ("acknowledged", "in-progress", "accepted", "false-alarm", "fixed", "recovered", "withdrawn", "merged"),

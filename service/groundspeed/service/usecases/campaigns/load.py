@@ -13,6 +13,7 @@ from groundspeed.service.db.campaign_tables import CampaignNode
 from groundspeed.service.db.tables import Benchmark, Job, Result, Run, Series
 from groundspeed.service.domain.campaigns.evidence import AFTER, AGAIN, BEFORE, Columns, Evidence, assemble
 from groundspeed.service.domain.fleet.cells import Metric
+from groundspeed.service.usecases import written
 from groundspeed.service.usecases.campaigns.state import Loaded
 
 _SIDES = {"before": BEFORE, "after": AFTER, "again": AGAIN}
@@ -139,7 +140,7 @@ class _Reader:
         if about is None:
             return None
         series, suite = about
-        params = ", ".join(f"{name}={value}" for name, value in sorted(series.params.items()))
+        params = written.params(dict(sorted(series.params.items())))
         name = f"{suite}: {series.metric}" + (f" ({params})" if params else "")
         if members > 1:
             name += f" [{members} devices]"

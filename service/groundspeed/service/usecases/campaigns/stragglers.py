@@ -15,7 +15,7 @@ from groundspeed.service.db.tables import Benchmark, Device, Node, Project, Resu
 from groundspeed.service.domain.campaigns.conclude import area_of, stragglers
 from groundspeed.service.domain.campaigns.evidence import BEFORE, Columns, assemble
 from groundspeed.service.domain.fleet.cells import Metric
-from groundspeed.service.usecases import requests
+from groundspeed.service.usecases import requests, written
 from groundspeed.service.usecases.views import refs
 from groundspeed.service.wire import campaigns as w
 
@@ -89,7 +89,7 @@ class _Reader:
         levels: dict[tuple[int, int], list[tuple[int, float]]] = {}
         for run, node, device, hardware, revision, conditions, value, series, suite in session.execute(query).tuples():
             row = self._device(node, device or "", hardware)
-            params = ", ".join(f"{name}={v}" for name, v in sorted(series.params.items()))
+            params = written.params(dict(sorted(series.params.items())))
             name = f"{suite}: {series.metric}" + (f" ({params})" if params else "")
             metric = self._metric(name, series.direction, self._margin)
             levels.setdefault((metric, revision), []).append((row, value))

@@ -57,7 +57,8 @@ class Collectives:
             "str",
             "queued",
             choices=("queued", "graph", "eager"),
-            description="on CUDA: queued while the device waits, captured and replayed, or as fast as Python launches",
+            description="on CUDA: queued while the device waits, captured and replayed, or as fast as Python launches;"
+            " a graph is replayed over the buffers of its row and takes no turns over others",
         ),
         Param(
             "buffers",
